@@ -1,0 +1,1 @@
+"""One job from claim to settlement: Celery app, engine, gateway client, limiter, strategies and checks."""

@@ -1,0 +1,87 @@
+"""What a strategy is: pure data in, model calls or an answer out.
+
+A strategy never touches the queue, the database or the network, and it never sees a task's checks or
+reference: it is given a `TaskView`, which has neither.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskView:
+    """The part of a task that a strategy may see."""
+
+    task_id: str
+    goal: str
+    category: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Name of each local file the task may read -> its text."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelCall:
+    """One model call that a trial needs. It becomes one job."""
+
+    round: int
+    """Stage, from 1. Calls of one round do not depend on each other."""
+    sample: int
+    """Slot in the stage, from 1."""
+    messages: Sequence[Mapping[str, Any]]
+    """Chat messages as the gateway takes them: `role` and `content`."""
+    model: str
+    max_tokens: int
+    temperature: float | None = None
+    response_format: Literal["text", "json"] = "text"
+    """`json` also makes output that is no JSON object an `invalid_output`, which is retried once."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reply:
+    """What came back for one call of the trial: the content of the attempt that is used."""
+
+    round: int
+    sample: int
+    content: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """A trial's final answer, with whatever the strategy wants kept about how it was found (JSON types)."""
+
+    text: str
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Strategy(BaseModel, ABC):
+    """Base of every kind. Fields are the parameters that an experiment may set; unknown keys are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: ClassVar[str]
+
+    model: str
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    max_tokens: int = Field(default=1200, ge=1)
+    system: str = ""
+    """System prompt; empty sends none."""
+
+    @property
+    @abstractmethod
+    def opening_samples(self) -> int:
+        """Number of calls in round 1: known before any task is seen, so that planning stays set-based."""
+
+    @abstractmethod
+    def opening(self, task: TaskView) -> Sequence[ModelCall]:
+        """The calls of round 1, `opening_samples` of them, samples 1, 2, …"""
+
+    @abstractmethod
+    def proceed(self, task: TaskView, replies: Sequence[Reply]) -> Sequence[ModelCall] | Answer:
+        """The next round's calls, or the answer, once every call so far has come back.
+
+        `replies` holds all rounds, ordered by round and sample. The same replies give the same result.
+        """
