@@ -11,6 +11,14 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from workers.kinds import KindInvalid
+
+
+class StrategyInvalid(KindInvalid):
+    """An experiment asks for a strategy that does not exist, or gives it a wrong parameter."""
+
+    noun = "strategy"
+
 
 @dataclass(frozen=True, kw_only=True)
 class TaskView:
@@ -60,7 +68,7 @@ class Answer:
 class Strategy(BaseModel, ABC):
     """Base of every kind. Fields are the parameters that an experiment may set; unknown keys are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     kind: ClassVar[str]
 
@@ -69,6 +77,11 @@ class Strategy(BaseModel, ABC):
     max_tokens: int = Field(default=1200, ge=1)
     system: str = ""
     """System prompt; empty sends none."""
+
+    @property
+    def models(self) -> frozenset[str]:
+        """Every model that one of its roles calls."""
+        return frozenset({self.model})
 
     @property
     @abstractmethod

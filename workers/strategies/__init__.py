@@ -1,0 +1,38 @@
+"""Strategies by kind. A new kind is one file with one `Strategy` class, and its line in `KINDS`."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from workers.kinds import build
+from workers.strategies.base import (
+    Answer,
+    ModelCall,
+    Reply,
+    Strategy,
+    StrategyInvalid,
+    TaskView,
+)
+from workers.strategies.chain_of_thought import ChainOfThought
+from workers.strategies.self_consistency import SelfConsistency
+from workers.strategies.single import Single
+
+__all__ = [
+    "KINDS",
+    "Answer",
+    "ModelCall",
+    "Reply",
+    "Strategy",
+    "StrategyInvalid",
+    "TaskView",
+    "strategy",
+]
+
+KINDS: Mapping[str, type[Strategy]] = MappingProxyType(
+    {model.kind: model for model in (Single, ChainOfThought, SelfConsistency)}
+)
+
+
+def strategy(kind: str, params: Mapping[str, Any]) -> Strategy:
+    """The strategy of this kind with these parameters; `StrategyInvalid` says what to change."""
+    return build(KINDS, kind, params, StrategyInvalid)
