@@ -1,0 +1,216 @@
+"""Comparisons as sufficient statistics: per task and pair of strategies, how much was won, lost and tied.
+
+A comparison says that on one task one strategy did better than another, or that they tied. Many comparisons
+of one pair on one task (repeats, several judges) fall into one *cell*. Everything that is estimated later
+needs only the cells, so a million comparisons become at most tasks × pairs rows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from analysis.arrays import Floats, Ints
+from analysis.errors import FrameError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cells:
+    """K cells: comparisons of strategies `first < second` on a task, summed. All arrays have length K."""
+
+    tasks: tuple[str, ...]
+    """Names of all T tasks, also of those without a comparison."""
+    strategies: tuple[str, ...]
+    """Names of all S strategies."""
+    task_weight: Floats
+    """(T,) how much a task counts, 1 unless its author says otherwise."""
+    task: Ints
+    first: Ints
+    second: Ints
+    win: Floats
+    """Comparisons that `first` won."""
+    loss: Floats
+    """Comparisons that `second` won."""
+    tie: Floats
+    items: Floats
+    """How many strategies were ranked together (2 for a verdict on one pair): a ranking of k items becomes
+    k(k-1)/2 comparisons, which weigh 1/(k-1) each under the ranking weight."""
+
+    @property
+    def total(self) -> Floats:
+        """Comparisons per cell, ties included."""
+        return self.win + self.loss + self.tie
+
+    @property
+    def n_tasks(self) -> int:
+        """Tasks with at least one comparison: the clusters of every standard error."""
+        return len(np.unique(self.task))
+
+    @property
+    def n_decisive_tasks(self) -> int:
+        """Tasks with at least one comparison that is no tie."""
+        return len(np.unique(self.task[self.win + self.loss > 0]))
+
+    @property
+    def tie_share(self) -> float | None:
+        """Mean share of ties over the cells, None without any."""
+        return float(np.mean(self.tie / self.total)) if len(self.task) else None
+
+
+def cells_from_outcomes(outcomes: pl.DataFrame, strategies: Sequence[str]) -> Cells:
+    """Compare all repeats of two strategies on a task with each other.
+
+    Args:
+        outcomes: as `frames.outcomes_frame` gives it. A task whose judged trials all have a `score` is
+            compared by score, any other by `confirmed_success`; trials with neither are left out.
+        strategies: the order of the strategies; it decides nothing but the order of the arrays.
+    """
+    by_task = outcomes.group_by("task_id").agg(pl.col("task_weight").first()).sort("task_id")
+    counted = _values(outcomes).group_by("task_id", "strategy", "value").agg(n=pl.len().cast(pl.Float64))
+    place = {name: index for index, name in enumerate(strategies)}
+    coded = counted.with_columns(s=pl.col("strategy").replace_strict(place, return_dtype=pl.Int64)).drop(
+        "strategy"
+    )
+    size = coded.group_by("task_id").agg(items=pl.col("s").n_unique().cast(pl.Float64))
+    n = pl.col("n") * pl.col("n_right")
+    pairs = (
+        coded.join(coded, on="task_id", suffix="_right")
+        .filter(pl.col("s") < pl.col("s_right"))
+        .group_by("task_id", "s", "s_right")
+        .agg(
+            win=n.filter(pl.col("value") > pl.col("value_right")).sum(),
+            loss=n.filter(pl.col("value") < pl.col("value_right")).sum(),
+            tie=n.filter(pl.col("value") == pl.col("value_right")).sum(),
+        )
+        .join(size, on="task_id")
+    )
+    return _cells(pairs, by_task["task_id"].to_list(), strategies, by_task["task_weight"].to_numpy())
+
+
+def cells_from_comparisons(comparisons: pl.DataFrame, strategies: Sequence[str] | None = None) -> Cells:
+    """Sum a table of comparisons.
+
+    Args:
+        comparisons: `task_id`, `winner`, `loser`, and optionally `tie` (then the two names have no order),
+            `weight` (1), `items` (2; how many were ranked together).
+        strategies: all names, in the order of the arrays; by default those that occur, sorted.
+
+    Raises:
+        FrameError: a name that is not among `strategies`, a strategy compared with itself, a bad weight.
+    """
+    table = _comparison_columns(comparisons)
+    if strategies is None:
+        strategies = sorted(set(table["winner"].unique()) | set(table["loser"].unique()))
+    place = pl.Enum(strategies)
+    try:
+        coded = table.with_columns(pl.col("winner", "loser").cast(place).to_physical().cast(pl.Int64))
+    except pl.exceptions.InvalidOperationError:
+        unknown = (set(table["winner"]) | set(table["loser"])) - set(strategies)
+        raise FrameError(
+            f"comparisons: unknown strategy {min(unknown)!r}; known are {', '.join(strategies)}."
+        ) from None
+    tasks = table["task_id"].unique().sort().to_list()
+    first_won = (pl.col("winner") < pl.col("loser")) & ~pl.col("tie")
+    first_lost = (pl.col("winner") > pl.col("loser")) & ~pl.col("tie")
+    weight = pl.col("weight")
+    pairs = coded.group_by(
+        "task_id",
+        pl.min_horizontal("winner", "loser").alias("s"),
+        pl.max_horizontal("winner", "loser").alias("s_right"),
+    ).agg(
+        win=weight.filter(first_won).sum(),
+        loss=weight.filter(first_lost).sum(),
+        tie=weight.filter(pl.col("tie")).sum(),
+        items=1 + weight.sum() / (weight / (pl.col("items") - 1)).sum(),
+    )
+    return _cells(pairs, tasks, strategies, np.ones(len(tasks)))
+
+
+def comparison_table(cells: Cells) -> pl.DataFrame:
+    """The cells as comparisons: `task_id, winner, loser, tie, weight`.
+
+    At most three rows per task and pair, whose weights are win shares and sum to 1; in a tie the two names
+    have no order. `cells_from_comparisons` reads it back.
+    """
+    total = cells.total
+    parts = [
+        _rows(cells, cells.first, cells.second, cells.win / total, tie=False),
+        _rows(cells, cells.second, cells.first, cells.loss / total, tie=False),
+        _rows(cells, cells.first, cells.second, cells.tie / total, tie=True),
+    ]
+    order = (
+        pl.concat(parts)
+        .filter(pl.col("weight") > 0)
+        .sort("task", "pair", "tie", "winner", maintain_order=True)
+    )
+    return order.select("task_id", "winner", "loser", "tie", "weight")
+
+
+def _values(outcomes: pl.DataFrame) -> pl.DataFrame:
+    """Judged trials with one comparable `value`; per task either all scores or all verdicts."""
+    judged = outcomes.filter(pl.col("confirmed_success").is_not_null() | pl.col("score").is_not_null())
+    scored = pl.col("score").is_not_null().all().over("task_id")
+    value = pl.when(scored).then(pl.col("score")).otherwise(pl.col("confirmed_success").cast(pl.Float64))
+    return judged.with_columns(value=value).filter(pl.col("value").is_not_null())
+
+
+def _comparison_columns(comparisons: pl.DataFrame) -> pl.DataFrame:
+    for name in ("task_id", "winner", "loser"):
+        if name not in comparisons.columns:
+            raise FrameError(f"comparisons: no column {name} (there are: {', '.join(comparisons.columns)}).")
+        if comparisons[name].null_count():
+            raise FrameError(f"comparisons: {name} is empty in some row; a tie names both and sets tie.")
+    defaults = {"tie": pl.lit(value=False), "weight": pl.lit(1.0), "items": pl.lit(2.0)}
+    absent = [value.alias(name) for name, value in defaults.items() if name not in comparisons.columns]
+    table = comparisons.with_columns(absent).with_columns(
+        pl.col("task_id", "winner", "loser").cast(pl.String),
+        pl.col("tie").cast(pl.Boolean).fill_null(value=False),
+        pl.col("weight").cast(pl.Float64).fill_null(1.0),
+        pl.col("items").cast(pl.Float64).fill_null(2.0),
+    )
+    alone = table.filter(pl.col("winner") == pl.col("loser"))
+    if alone.height:
+        raise FrameError(
+            f"comparisons: {alone['winner'][0]!r} is compared with itself on task {alone['task_id'][0]!r}."
+        )
+    if table.filter(~((pl.col("weight") > 0) & pl.col("weight").is_finite())).height:
+        raise FrameError("comparisons: every weight must be a number above 0.")
+    if table.filter(pl.col("items") < 2).height:
+        raise FrameError("comparisons: items must be at least 2.")
+    return table
+
+
+def _cells(
+    pairs: pl.DataFrame, tasks: Sequence[str], strategies: Sequence[str], task_weight: Floats
+) -> Cells:
+    numbers = pl.DataFrame({"task_id": tasks}, schema={"task_id": pl.String}).with_row_index("task")
+    coded = pairs.join(numbers, on="task_id").sort("task", "s", "s_right")
+    return Cells(
+        tasks=tuple(tasks),
+        strategies=tuple(strategies),
+        task_weight=task_weight.astype(np.float64),
+        task=coded["task"].to_numpy().astype(np.int64),
+        first=coded["s"].to_numpy().astype(np.int64),
+        second=coded["s_right"].to_numpy().astype(np.int64),
+        win=coded["win"].to_numpy().astype(np.float64),
+        loss=coded["loss"].to_numpy().astype(np.float64),
+        tie=coded["tie"].to_numpy().astype(np.float64),
+        items=coded["items"].to_numpy().astype(np.float64),
+    )
+
+
+def _rows(cells: Cells, winner: Ints, loser: Ints, weight: Floats, *, tie: bool) -> pl.DataFrame:
+    names = np.array(cells.strategies, dtype=object)
+    return pl.DataFrame(
+        {
+            "task": cells.task,
+            "pair": cells.first * len(names) + cells.second,
+            "task_id": [cells.tasks[index] for index in cells.task],
+            "winner": names[winner].tolist(),
+            "loser": names[loser].tolist(),
+            "tie": np.full(len(weight), tie),
+            "weight": weight,
+        },
+        schema_overrides={"task_id": pl.String, "winner": pl.String, "loser": pl.String},
+    )

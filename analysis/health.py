@@ -1,0 +1,80 @@
+"""Whether comparisons can carry an estimate at all, and what to be careful about."""
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.sparse.csgraph import connected_components
+
+from analysis.arrays import Bools, Floats
+from analysis.bradley_terry import ELO_PER_THETA, win_matrix
+from analysis.comparisons import Cells
+from analysis.errors import NotIdentifiedError
+
+
+def compared_strategies(cells: Cells) -> Bools:
+    """(S,) whether the strategy has any comparison that counts."""
+    counts = np.bincount(cells.first, minlength=len(cells.strategies))
+    counts = counts + np.bincount(cells.second, minlength=len(cells.strategies))
+    return np.asarray(counts > 0)
+
+
+def refuse_islands(cells: Cells) -> None:
+    """Raises `NotIdentifiedError` with the list of groups that no comparison connects."""
+    size = len(cells.strategies)
+    adjacent = np.zeros((size, size))
+    adjacent[cells.first, cells.second] = 1
+    count, group = connected_components(adjacent, directed=False)
+    if count < 2:
+        return
+    names = [", ".join(cells.strategies[i] for i in np.flatnonzero(group == g)) for g in range(count)]
+    raise NotIdentifiedError(
+        f"{count} groups of strategies were never compared with each other, so no Elo spans them: "
+        + "; ".join(f"[{name}]" for name in names)
+        + ". Run a common task for two groups, or analyse each alone."
+    )
+
+
+def open_sides(wins: Floats) -> tuple[Bools, Bools]:
+    """(S,) strategies whose ability has no finite maximum likelihood upwards, and downwards (Ford 1957).
+
+    A group that never lost to the rest has no upper limit, one that never won no lower one; a group between
+    two such gaps has neither.
+    """
+    count, group = connected_components(wins > 0, connection="strong")
+    crossing = wins * (group[:, None] != group[None, :])
+    won = np.bincount(group, crossing.sum(axis=1), count) > 0
+    lost = np.bincount(group, crossing.sum(axis=0), count) > 0
+    return np.asarray(won[group]), np.asarray(lost[group])
+
+
+def open_limits(
+    cells: Cells, theta: Floats, elo: Floats, reach: Floats, level: float
+) -> tuple[Floats, Floats]:
+    """(S,) interval limits in Elo: `elo ± reach`, one-sided for strategies that never lost or never won.
+
+    The closed side of a one-sided interval generalises the rule of three: it is the ability at which such a
+    spotless record on these tasks, each counted as one observation, still had the probability 1 - level.
+    """
+    low, high = elo - reach, elo + reach
+    above, below = open_sides(win_matrix(cells))
+    for i in np.flatnonzero(above | below).tolist():
+        low[i] = -np.inf if below[i] else elo[i] + _spotless_shift(cells, theta, i, 1, level)
+        high[i] = np.inf if above[i] else elo[i] + _spotless_shift(cells, theta, i, -1, level)
+    return low, high
+
+
+def _spotless_shift(cells: Cells, theta: Floats, strategy: int, sign: int, level: float) -> float:
+    """Elo from the estimate to the limit: negative for a record without a loss (`sign` 1)."""
+    mine = (cells.first == strategy) | (cells.second == strategy)
+    task, total = cells.task[mine], cells.total[mine]
+    other = np.where(cells.first[mine] == strategy, cells.second[mine], cells.first[mine])
+    share = total / np.bincount(task, total)[task]
+
+    def surplus(shift: float) -> float:
+        gap = sign * (theta[strategy] - theta[other]) + shift
+        return float(-(share * np.logaddexp(0, -gap)).sum() - np.log(1 - level))
+
+    if surplus(0) < 0:
+        return 0.0
+    size = len(cells.strategies)
+    found = float(brentq(surplus, -60, 0)) if surplus(-60) < 0 else -60.0
+    return sign * found * (1 - 1 / size) * ELO_PER_THETA
