@@ -7,6 +7,14 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
+from workers.kinds import KindInvalid
+
+
+class CheckInvalid(KindInvalid):
+    """A task asks for a check that does not exist, or gives it a wrong parameter."""
+
+    noun = "check"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Checked:
@@ -29,7 +37,7 @@ class CheckContext:
 class Check(BaseModel, ABC):
     """Base of every kind. Fields are what a task file may set; unknown keys are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     kind: ClassVar[str]
 

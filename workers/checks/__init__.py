@@ -1,0 +1,33 @@
+"""Checks by kind. A new kind is one `Check` class and its line in `KINDS`."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from workers.checks.base import Check, CheckContext, Checked, CheckInvalid
+from workers.checks.documents import Json, JsonFields, JsonSchema
+from workers.checks.number import Number
+from workers.checks.outcome import CheckResult, run_checks
+from workers.checks.regex import Regex
+from workers.checks.sql import Sql
+from workers.checks.text import Contains, Exact, NonEmpty, NotContains
+from workers.kinds import build
+
+__all__ = ["KINDS", "Check", "CheckContext", "CheckInvalid", "CheckResult", "Checked", "check", "run_checks"]
+
+KINDS: Mapping[str, type[Check]] = MappingProxyType(
+    {
+        model.kind: model
+        for model in (
+            NonEmpty, Contains, NotContains, Exact, Regex, Number, Json, JsonFields, JsonSchema, Sql,
+        )
+    }
+)  # fmt: skip
+
+
+def check(spec: Mapping[str, Any]) -> Check:
+    """The check that a task file describes: `kind`, and its parameters. `CheckInvalid` says what to change."""
+    kind = spec.get("kind")
+    if not isinstance(kind, str):
+        raise CheckInvalid(f"a check needs a kind, one of {', '.join(KINDS)}")
+    return build(KINDS, kind, {name: value for name, value in spec.items() if name != "kind"}, CheckInvalid)
