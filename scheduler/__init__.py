@@ -1,1 +1,1 @@
-"""From an experiment file to jobs in Postgres and messages in the broker: plan, dispatcher, reaper, progress."""
+"""From an experiment file to jobs in Postgres and messages in the broker."""

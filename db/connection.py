@@ -1,0 +1,50 @@
+"""Connections to Postgres: one-off, pooled for threads, pooled for an event loop."""
+
+import re
+from typing import Any
+
+import psycopg
+from psycopg.rows import DictRow, dict_row
+from psycopg_pool import AsyncConnectionPool
+
+from db.errors import DatabaseUnreachable
+
+Row = dict[str, Any]
+Connection = psycopg.Connection[DictRow]
+AsyncConnection = psycopg.AsyncConnection[DictRow]
+
+_OPTIONS: dict[str, Any] = {
+    "row_factory": dict_row,
+    "connect_timeout": 10,
+    # A half-open connection (peer gone, no RST) is noticed in about half a minute.
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 4,
+}
+
+
+def sqlalchemy_url(database_url: str) -> str:
+    """The same URL with the driver that SQLAlchemy shall use."""
+    return re.sub(r"^postgres(ql)?(\+\w+)?://", "postgresql+psycopg://", database_url)
+
+
+def connect(database_url: str, *, application: str = "paretoken") -> Connection:
+    """One connection in autocommit mode; use `with connection.transaction()` around what belongs together."""
+    try:
+        return psycopg.Connection[DictRow].connect(
+            database_url, autocommit=True, application_name=application, **_OPTIONS
+        )
+    except psycopg.OperationalError as error:
+        raise DatabaseUnreachable(f"No database answers: {str(error).strip()}") from None
+
+
+def pool(database_url: str, *, size: int, application: str) -> AsyncConnectionPool[AsyncConnection]:
+    """A closed pool of `size` autocommit connections for one event loop; open it with `await pool.open()`."""
+    return AsyncConnectionPool(
+        database_url,
+        min_size=1,
+        max_size=size,
+        open=False,
+        kwargs={"autocommit": True, "application_name": application, **_OPTIONS},
+        connection_class=psycopg.AsyncConnection[DictRow],
+    )

@@ -1,0 +1,28 @@
+"""The exceptions of this package.
+
+DatabaseError
+├── DatabaseUnreachable   nothing answers at the URL
+├── NotMigrated           the schema is missing, older or newer than this program
+├── UnknownRun            no run of that name
+└── LedgerInvalid         a ledger file that cannot be read, with its line
+"""
+
+
+class DatabaseError(Exception):
+    """Base of what this package raises; the message says what to do next."""
+
+
+class DatabaseUnreachable(DatabaseError):
+    """Nothing answers at the database URL, or it refuses the login."""
+
+
+class NotMigrated(DatabaseError):
+    """The schema is not the one that this version works with."""
+
+
+class UnknownRun(DatabaseError):
+    """There is no run of that name."""
+
+
+class LedgerInvalid(DatabaseError):
+    """A ledger file holds something that is no ledger row."""

@@ -1,0 +1,67 @@
+-- Planning: a run, its tasks, strategies, trials and opening jobs, in one transaction.
+
+-- name: insert_run
+INSERT INTO run (run_id, source_platform, base_url, experiment, experiment_hash, prompts_hash, key_fingerprint,
+                 simulated)
+VALUES (%(run_id)s, %(source_platform)s, %(base_url)s, %(experiment)s, %(experiment_hash)s, %(prompts_hash)s,
+        %(key_fingerprint)s, %(simulated)s)
+ON CONFLICT (run_id) DO NOTHING
+RETURNING id;
+
+-- name: find_run
+SELECT id, run_id, source_platform, base_url, state, reason, experiment, experiment_hash, prompts_hash,
+       key_fingerprint, simulated, created_at, finished_at
+FROM run WHERE run_id = %(run_id)s;
+
+-- name: list_runs
+SELECT run_id, state, reason, simulated, created_at, finished_at FROM run ORDER BY id DESC LIMIT %(most)s;
+
+-- name: move_gateway
+-- The simulated gateway listens elsewhere each time it starts.
+UPDATE run SET base_url = %(base_url)s WHERE id = %(run)s;
+
+-- name: insert_file
+INSERT INTO file (sha256, content) VALUES (%(sha256)s, %(content)s) ON CONFLICT DO NOTHING;
+
+-- name: insert_strategy
+INSERT INTO strategy (run, name, position, kind, family, tier, params, prompt_bytes)
+VALUES (%(run)s, %(name)s, %(position)s, %(kind)s, %(family)s, %(tier)s, %(params)s, %(prompt_bytes)s);
+
+-- name: insert_lane
+-- The update that changes nothing makes RETURNING give the lane that is there already.
+WITH found AS (
+  INSERT INTO lane (endpoint, key_fingerprint, model)
+  VALUES (%(endpoint)s, %(key_fingerprint)s, %(model)s)
+  ON CONFLICT (endpoint, key_fingerprint, model) DO UPDATE SET model = EXCLUDED.model
+  RETURNING id)
+INSERT INTO run_lane (run, lane) SELECT %(run)s, id FROM found
+ON CONFLICT DO NOTHING;
+
+-- name: insert_trials
+-- In the order repeat, task, strategy: an interrupted run has compared all strategies on what it did.
+INSERT INTO trial (run, task, strategy, repeat)
+SELECT %(run)s, task.id, strategy.id, repeat
+FROM generate_series(1, %(repeats)s) AS repeat
+CROSS JOIN task CROSS JOIN strategy
+WHERE task.run = %(run)s AND strategy.run = %(run)s
+ORDER BY repeat, task.position, strategy.position;
+
+-- name: insert_opening_jobs
+-- `planned_at` as not_before lets every later round (-infinity) go first: trials that were begun are finished
+-- before new ones are.
+INSERT INTO job (run, trial, lane, round, sample, reserve_tokens, reserve_cost_usd, not_before)
+SELECT trial.run, trial.id, lane.id, 1, sample,
+       task.prompt_bytes + opening.prompt_bytes + opening.max_tokens,
+       (task.prompt_bytes + opening.prompt_bytes) * opening.input_usd + opening.max_tokens * opening.output_usd,
+       now()
+FROM trial
+JOIN task ON task.id = trial.task
+JOIN unnest(%(strategies)s::text[], %(models)s::text[], %(samples)s::int[], %(prompt_bytes)s::int[],
+            %(max_tokens)s::int[], %(input_usd)s::float8[], %(output_usd)s::float8[])
+  AS opening (strategy, model, samples, prompt_bytes, max_tokens, input_usd, output_usd) ON true
+JOIN strategy ON strategy.id = trial.strategy AND strategy.name = opening.strategy
+JOIN run_lane ON run_lane.run = trial.run
+JOIN lane ON lane.id = run_lane.lane AND lane.model = opening.model
+CROSS JOIN LATERAL generate_series(1, opening.samples) AS sample
+WHERE trial.run = %(run)s
+ORDER BY trial.id, sample;

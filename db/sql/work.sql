@@ -1,0 +1,180 @@
+-- A worker's moves. The fence is (dispatch_no, attempt): each move needs both to be as the worker knows them.
+-- Locks are taken in the order worker, trial, job, call, and by id, by everybody.
+
+-- name: heartbeat
+-- One row carries the lease of all that a worker holds.
+INSERT INTO worker (name, lease_until, in_flight, waiting, waiting_until)
+VALUES (%(worker)s, now() + make_interval(secs => %(lease_s)s), %(in_flight)s, %(waiting)s,
+        now() + make_interval(secs => %(waiting_s)s))
+ON CONFLICT (name) DO UPDATE
+SET lease_until = EXCLUDED.lease_until, in_flight = EXCLUDED.in_flight, waiting = EXCLUDED.waiting,
+    waiting_until = EXCLUDED.waiting_until;
+
+-- name: end_worker
+-- A worker that stops cleanly gives up its lease at once.
+UPDATE worker SET lease_until = now(), in_flight = 0, waiting = 0, waiting_until = NULL WHERE name = %(worker)s;
+
+-- name: claim
+-- queued -> running. A message that is stale or came twice finds no row and is dropped.
+WITH mine AS MATERIALIZED (
+  SELECT job.id
+  FROM unnest(%(jobs)s::bigint[], %(dispatch_nos)s::int[]) AS item (job, dispatch_no)
+  JOIN job ON job.id = item.job AND job.dispatch_no = item.dispatch_no
+  JOIN run ON run.id = job.run
+  WHERE job.state = 'queued' AND run.state = 'running'
+  ORDER BY job.id
+  FOR UPDATE OF job)
+UPDATE job SET state = 'running', worker = %(worker)s
+FROM mine, trial
+WHERE job.id = mine.id AND trial.id = job.trial
+RETURNING job.id AS job, job.run, job.lane, job.trial, trial.task, trial.strategy, trial.repeat, job.try, job.round,
+          job.sample, job.dispatch_no, job.attempt, job.failures, job.throttled_since, job.retry_reason,
+          job.request, job.reserve_tokens, job.reserve_cost_usd;
+
+-- name: hand_back
+-- running -> pending without a call: no capacity for long, the run was paused, or the worker stops. Uses up no try.
+WITH mine AS MATERIALIZED (
+  SELECT job.id, item.delay_s
+  FROM unnest(%(jobs)s::bigint[], %(dispatch_nos)s::int[], %(delays_s)s::float8[]) AS item (job, dispatch_no, delay_s)
+  JOIN job ON job.id = item.job AND job.dispatch_no = item.dispatch_no
+  WHERE job.state = 'running' AND job.worker = %(worker)s
+  ORDER BY job.id
+  FOR UPDATE OF job)
+UPDATE job
+SET state = CASE run.state WHEN 'cancelled' THEN 'cancelled' ELSE 'pending' END,
+    worker = NULL,
+    not_before = CASE WHEN mine.delay_s > 0 THEN now() + make_interval(secs => mine.delay_s) ELSE job.not_before END
+FROM mine, run
+WHERE job.id = mine.id AND run.id = job.run
+RETURNING job.id AS job;
+
+-- name: lock_trials
+SELECT id FROM trial WHERE id = ANY(%(trials)s) ORDER BY id FOR NO KEY UPDATE;
+
+-- name: lock_jobs
+SELECT id FROM job WHERE id = ANY(%(jobs)s) ORDER BY id FOR NO KEY UPDATE;
+
+-- name: start_calls
+-- The call row is there, and committed, before a request leaves. Needs a live lease and a running run.
+WITH started AS (
+  INSERT INTO call (job, attempt, run, model, purpose, retry_reason, reserve_tokens, reserve_cost_usd, worker,
+                    key_fingerprint)
+  SELECT job.id, item.attempt, job.run, item.model,
+         CASE WHEN job.attempt > 0 THEN 'retry' WHEN job.try > 1 THEN 'rerun' ELSE 'first' END,
+         CASE WHEN job.attempt > 0 THEN job.retry_reason WHEN job.try > 1 THEN 'failed_check' END,
+         job.reserve_tokens, job.reserve_cost_usd, %(worker)s, item.key_fingerprint
+  FROM unnest(%(jobs)s::bigint[], %(dispatch_nos)s::int[], %(attempts)s::int[], %(models)s::text[],
+              %(key_fingerprints)s::text[]) AS item (job, dispatch_no, attempt, model, key_fingerprint)
+  JOIN job ON job.id = item.job
+  JOIN run ON run.id = job.run
+  JOIN worker ON worker.name = %(worker)s
+  WHERE job.state = 'running' AND job.worker = %(worker)s AND job.dispatch_no = item.dispatch_no
+    AND job.attempt = item.attempt - 1 AND run.state = 'running' AND worker.lease_until > now()
+  RETURNING job, attempt),
+moved AS (UPDATE job SET attempt = started.attempt FROM started WHERE job.id = started.job RETURNING job.trial)
+UPDATE trial SET state = 'running', started_at = now()
+FROM moved WHERE trial.id = moved.trial AND trial.state = 'pending';
+
+-- name: read_started
+-- Read apart from the INSERT, so that a batch whose COMMIT answer was lost can be sent again.
+SELECT call.job, call.attempt
+FROM unnest(%(jobs)s::bigint[], %(attempts)s::int[]) AS item (job, attempt)
+JOIN call ON call.job = item.job AND call.attempt = item.attempt
+WHERE call.worker = %(worker)s AND call.status = 'started';
+
+-- name: settle_calls
+-- The call gets its outcome (once; `unknown` may still become `ok` or `error`), the job its next state, the tally
+-- its sums. A late answer is taken from `pending` and `queued` too; in any other state only the call row changes.
+WITH item AS MATERIALIZED (
+  SELECT * FROM jsonb_to_recordset(%(items)s) AS item (
+    job bigint, attempt int, dispatch_no int, status text, error text, message text, content text, usage jsonb,
+    input_tokens int, output_tokens int, total_tokens int, cached_input_tokens int, reasoning_tokens int,
+    cost_usd float8, http_status int, response_id text, finish_reason text, latency_ms int, first_byte_ms int,
+    next_state text, delay_s float8, failures int, throttled boolean, retry_reason text)),
+before AS MATERIALIZED (
+  SELECT call.job, call.attempt, call.run, call.status
+  FROM item JOIN call ON call.job = item.job AND call.attempt = item.attempt
+  WHERE call.status = 'started' OR (call.status = 'unknown' AND item.status <> 'unknown')
+  ORDER BY call.job, call.attempt
+  FOR NO KEY UPDATE OF call),
+settled AS (
+  UPDATE call
+  SET status = item.status, error = item.error, message = item.message, content = item.content, usage = item.usage,
+      input_tokens = item.input_tokens, output_tokens = item.output_tokens, total_tokens = item.total_tokens,
+      cached_input_tokens = item.cached_input_tokens, reasoning_tokens = item.reasoning_tokens,
+      cost_usd = item.cost_usd, http_status = item.http_status, response_id = item.response_id,
+      finish_reason = item.finish_reason, latency_ms = item.latency_ms, first_byte_ms = item.first_byte_ms,
+      finished_at = clock_timestamp()
+  FROM item, before
+  WHERE call.job = item.job AND call.attempt = item.attempt
+    AND before.job = call.job AND before.attempt = call.attempt
+  RETURNING call.run, call.job, call.attempt, call.status, call.http_status, call.input_tokens, call.output_tokens,
+            call.total_tokens, call.cost_usd, call.reserve_tokens, call.reserve_cost_usd, before.status AS was),
+moved AS (
+  UPDATE job
+  SET state = CASE WHEN item.next_state = 'pending' AND run.state = 'cancelled' THEN 'cancelled'
+                   ELSE item.next_state END,
+      answer_attempt = CASE item.next_state WHEN 'ok' THEN item.attempt END,
+      failures = job.failures + item.failures,
+      throttled_since = CASE WHEN item.throttled THEN coalesce(job.throttled_since, now()) END,
+      retry_reason = item.retry_reason,
+      error = item.error,
+      worker = NULL,
+      not_before = CASE WHEN item.next_state = 'pending' THEN now() + make_interval(secs => item.delay_s)
+                        ELSE job.not_before END
+  FROM item, settled, run
+  WHERE job.id = item.job AND settled.job = item.job AND settled.attempt = item.attempt AND run.id = job.run
+    AND ((job.state = 'running' AND job.dispatch_no = item.dispatch_no AND job.attempt = item.attempt)
+         OR (item.next_state = 'ok' AND job.state IN ('pending', 'queued')))
+  RETURNING job.id)
+INSERT INTO tally (run, owner, ok_calls, error_calls, unknown_calls, input_tokens, output_tokens, cost_usd,
+                   unknown_usage_calls, held_tokens, held_cost_usd)
+SELECT run, %(owner)s,
+       count(*) FILTER (WHERE status = 'ok'), count(*) FILTER (WHERE status = 'error'),
+       count(*) FILTER (WHERE status = 'unknown') - count(*) FILTER (WHERE was = 'unknown'),
+       coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0), coalesce(sum(cost_usd), 0),
+       count(*) FILTER (WHERE status = 'ok' AND total_tokens IS NULL),
+       -- What may have been billed without our knowing how much stays reserved by its bound.
+       coalesce(sum(reserve_tokens) FILTER (WHERE unsaid), 0)
+         - coalesce(sum(reserve_tokens) FILTER (WHERE was = 'unknown'), 0),
+       coalesce(sum(reserve_cost_usd) FILTER (WHERE unsaid), 0)
+         - coalesce(sum(reserve_cost_usd) FILTER (WHERE was = 'unknown'), 0)
+FROM (SELECT *, status = 'unknown' OR (total_tokens IS NULL AND (status = 'ok' OR http_status BETWEEN 200 AND 299))
+        AS unsaid FROM settled) AS settled
+GROUP BY run
+ON CONFLICT (run, owner) DO UPDATE
+SET ok_calls = tally.ok_calls + EXCLUDED.ok_calls,
+    error_calls = tally.error_calls + EXCLUDED.error_calls,
+    unknown_calls = tally.unknown_calls + EXCLUDED.unknown_calls,
+    input_tokens = tally.input_tokens + EXCLUDED.input_tokens,
+    output_tokens = tally.output_tokens + EXCLUDED.output_tokens,
+    cost_usd = tally.cost_usd + EXCLUDED.cost_usd,
+    unknown_usage_calls = tally.unknown_usage_calls + EXCLUDED.unknown_usage_calls,
+    held_tokens = tally.held_tokens + EXCLUDED.held_tokens,
+    held_cost_usd = tally.held_cost_usd + EXCLUDED.held_cost_usd;
+
+-- name: mark_due
+-- A trial's next step can be taken when nothing of it is open, or when one of its jobs has failed. The caller holds
+-- the trials' locks, so of two last samples that settle at once the second one sees the first.
+UPDATE trial SET due = true, version = version + 1
+WHERE id = ANY(%(trials)s) AND state IN ('pending', 'running')
+  AND (NOT EXISTS (SELECT FROM job WHERE job.trial = trial.id AND job.state IN ('pending', 'queued', 'running'))
+       OR EXISTS (SELECT FROM job WHERE job.trial = trial.id AND job.try = trial.try AND job.state = 'failed'))
+RETURNING id;
+
+-- name: prove_lane
+UPDATE run_lane SET proven_at = now() WHERE run = %(run)s AND lane = %(lane)s AND proven_at IS NULL;
+
+-- name: hold_lane
+-- A long cool-down is kept here, where a flushed broker cannot lose it; holds only grow.
+UPDATE lane SET hold_until = now() + make_interval(secs => %(hold_s)s), hold_reason = %(reason)s
+WHERE id = %(lane)s AND (hold_until IS NULL OR hold_until < now() + make_interval(secs => %(hold_s)s));
+
+-- name: pause_run
+UPDATE run SET state = 'paused', reason = %(reason)s WHERE id = %(run)s AND state = 'running';
+
+-- name: unqueue_run
+-- What waits in the broker goes back; its messages find no queued job and are dropped.
+WITH waiting AS MATERIALIZED (
+  SELECT id FROM job WHERE run = %(run)s AND state = 'queued' ORDER BY id FOR UPDATE)
+UPDATE job SET state = 'pending' FROM waiting WHERE job.id = waiting.id;

@@ -1,0 +1,223 @@
+"""A worker's moves in Postgres: heartbeat, claim, hand back, start calls, settle calls.
+
+Every move is a batch: one item a job, each with its own guard and its own result, in one transaction.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from analysis.usage import UNKNOWN_USAGE, Usage
+from db.connection import AsyncConnection, Row
+from db.queries import SQL
+from db.text import escape_json, to_database
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claimed:
+    """A job that this worker runs now."""
+
+    job: int
+    run: int
+    lane: int
+    trial: int
+    task: int
+    strategy: int
+    repeat: int
+    try_: int
+    round: int
+    sample: int
+    dispatch_no: int
+    attempt: int
+    """Calls made before; the next one is `attempt + 1`."""
+    failures: int
+    throttled_since: datetime | None
+    retry_reason: str | None
+    request: Row | None
+    """None in round 1: the strategy's opening makes it."""
+    reserve_tokens: int
+    reserve_cost_usd: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallStart:
+    """A call that is about to be sent."""
+
+    trial: int
+    job: int
+    dispatch_no: int
+    attempt: int
+    model: str
+    key_fingerprint: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settlement:
+    """The outcome of a call, and what follows for its job."""
+
+    trial: int
+    job: int
+    dispatch_no: int
+    attempt: int
+    status: str
+    """ok, error or unknown"""
+    next_state: str
+    """ok, pending or failed: the job's state, where the fence still holds"""
+    delay_s: float = 0.0
+    """next_state = pending: not before so many seconds from now"""
+    failures: int = 0
+    """Tries that this outcome uses up."""
+    throttled: bool = False
+    retry_reason: str | None = None
+    error: str | None = None
+    message: str | None = None
+    content: str | None = None
+    usage: Usage = UNKNOWN_USAGE
+    raw_usage: Any = None
+    cost_usd: float | None = None
+    http_status: int | None = None
+    response_id: str | None = None
+    finish_reason: str | None = None
+    latency_ms: int | None = None
+    first_byte_ms: int | None = None
+
+
+async def heartbeat(
+    connection: AsyncConnection,
+    *,
+    worker: str,
+    lease_s: float,
+    in_flight: int,
+    waiting: int,
+    waiting_s: float | None,
+) -> None:
+    """Renew the lease on everything the worker holds, and say how busy it is."""
+    await connection.execute(
+        SQL["heartbeat"],
+        {
+            "worker": worker,
+            "lease_s": lease_s,
+            "in_flight": in_flight,
+            "waiting": waiting,
+            "waiting_s": waiting_s,
+        },
+    )
+
+
+async def end_worker(connection: AsyncConnection, *, worker: str) -> None:
+    await connection.execute(SQL["end_worker"], {"worker": worker})
+
+
+async def claim(
+    connection: AsyncConnection, *, worker: str, shard: Sequence[tuple[int, int]]
+) -> list[Claimed]:
+    """queued -> running for those pairs (job, dispatch_no) that still hold; the others are dropped."""
+    cursor = await connection.execute(
+        SQL["claim"],
+        {
+            "worker": worker,
+            "jobs": [job for job, _ in shard],
+            "dispatch_nos": [number for _, number in shard],
+        },
+    )
+    rows = await cursor.fetchall()
+    return [Claimed(try_=row.pop("try"), **row) for row in sorted(rows, key=lambda row: row["job"])]
+
+
+async def hand_back(
+    connection: AsyncConnection, *, worker: str, jobs: Sequence[tuple[Claimed, float]]
+) -> None:
+    """running -> pending, not before the given seconds (0: at once)."""
+    await connection.execute(
+        SQL["hand_back"],
+        {
+            "worker": worker,
+            "jobs": [job.job for job, _ in jobs],
+            "dispatch_nos": [job.dispatch_no for job, _ in jobs],
+            "delays_s": [delay_s for _, delay_s in jobs],
+        },
+    )
+
+
+async def commit(
+    connection: AsyncConnection,
+    *,
+    worker: str,
+    starts: Sequence[CallStart],
+    settlements: Sequence[Settlement],
+) -> tuple[set[tuple[int, int]], list[int]]:
+    """One transaction for many calls; give the started (job, attempt) pairs and the trials that became due.
+
+    Safe to send again when the answer to COMMIT was lost: every statement is guarded by what it changes.
+    """
+    items: list[CallStart | Settlement] = [*starts, *settlements]
+    trials = sorted({item.trial for item in items})
+    jobs = sorted({item.job for item in items})
+    started: set[tuple[int, int]] = set()
+    due: list[int] = []
+    async with connection.pipeline(), connection.transaction():
+        await connection.execute(SQL["lock_trials"], {"trials": trials})
+        await connection.execute(SQL["lock_jobs"], {"jobs": jobs})
+        if settlements:
+            await connection.execute(
+                SQL["settle_calls"], {"owner": worker, "items": json.dumps([_item(s) for s in settlements])}
+            )
+            marked = await connection.execute(
+                SQL["mark_due"], {"trials": sorted({item.trial for item in settlements})}
+            )
+        if starts:
+            await connection.execute(SQL["start_calls"], _start_arrays(worker, starts))
+            read = await connection.execute(
+                SQL["read_started"],
+                {
+                    "worker": worker,
+                    "jobs": [start.job for start in starts],
+                    "attempts": [start.attempt for start in starts],
+                },
+            )
+            started = {(row["job"], row["attempt"]) for row in await read.fetchall()}
+        if settlements:
+            due = [row["id"] for row in await marked.fetchall()]
+    return started, due
+
+
+def _start_arrays(worker: str, starts: Sequence[CallStart]) -> dict[str, Any]:
+    return {
+        "worker": worker,
+        "jobs": [start.job for start in starts],
+        "dispatch_nos": [start.dispatch_no for start in starts],
+        "attempts": [start.attempt for start in starts],
+        "models": [start.model for start in starts],
+        "key_fingerprints": [start.key_fingerprint for start in starts],
+    }
+
+
+def _item(settlement: Settlement) -> Row:
+    row = {name: getattr(settlement, name) for name in _PLAIN}
+    row |= asdict(settlement.usage)
+    row["usage"] = escape_json(settlement.raw_usage)
+    for name in ("message", "content", "response_id", "finish_reason"):
+        if row[name] is not None:
+            row[name] = to_database(row[name])
+    return row
+
+
+_PLAIN = [name for name in Settlement.__dataclass_fields__ if name not in ("trial", "usage", "raw_usage")]
+
+
+async def prove_lane(connection: AsyncConnection, *, run: int, lane: int) -> None:
+    """The gateway has answered for this key and model: the run's other calls may go."""
+    await connection.execute(SQL["prove_lane"], {"run": run, "lane": lane})
+
+
+async def hold_lane(connection: AsyncConnection, *, lane: int, hold_s: float, reason: str) -> None:
+    """Dispatch nothing on this lane for so long."""
+    await connection.execute(SQL["hold_lane"], {"lane": lane, "hold_s": hold_s, "reason": reason})
+
+
+async def pause_run(connection: AsyncConnection, *, run: int, reason: str) -> None:
+    """Stop a run with an explanation; calls in flight finish."""
+    await connection.execute(SQL["pause_run"], {"run": run, "reason": reason})
+    await connection.execute(SQL["unqueue_run"], {"run": run})

@@ -1,0 +1,65 @@
+"""The reaper: takes back what vanished workers held, and requeues jobs whose message is gone."""
+
+import json
+import logging
+import secrets
+import time
+from datetime import UTC, datetime, timedelta
+
+import redis
+
+from db import dispatch
+from db.connection import Connection
+from workers.app import QUEUE
+
+log = logging.getLogger(__name__)
+
+MARKER = f"{QUEUE}:marker"
+# Between taking a message and claiming its jobs a worker needs a moment.
+GRACE_S = 15.0
+
+
+class Reaper:
+    """Works beside the dispatcher, in the same process and under the same lock."""
+
+    def __init__(self, connection: Connection, broker: redis.Redis, *, lease_s: float) -> None:
+        self._connection = connection
+        self._broker = broker
+        self._lease_s = lease_s
+        # Workers may not have been able to renew their leases before: they get one lease's time.
+        self._trust_from = time.monotonic() + lease_s
+
+    def tick(self) -> None:
+        self._release_lost_workers()
+        try:
+            self._requeue_lost_messages()
+        except redis.RedisError as error:
+            log.warning("The broker is away (%s).", type(error).__name__)
+
+    def _release_lost_workers(self) -> None:
+        if time.monotonic() < self._trust_from or dispatch.postgres_up_s(self._connection) < self._lease_s:
+            return
+        released = dispatch.release_lost(self._connection)
+        if released:
+            log.warning("Took back %d jobs of workers that vanished.", len(released))
+
+    def _requeue_lost_messages(self) -> None:
+        before = self._messages_gone_before()
+        if before is None:
+            return
+        requeued = dispatch.unqueue_lost(self._connection, before=before)
+        if requeued:
+            log.warning("Requeued %d jobs whose message was lost.", len(requeued))
+
+    def _messages_gone_before(self) -> datetime | None:
+        """Jobs dispatched before this time and still queued have no message any more. The broker is first in, first
+        out: everything older than the oldest waiting message was taken or lost. Never because a queue is slow."""
+        now = dispatch.database_time(self._connection)
+        # Set once; whoever flushes the broker takes it away, and with it every message.
+        if self._broker.set(MARKER, secrets.token_hex(8), nx=True):
+            return now
+        oldest = self._broker.lindex(QUEUE, -1)
+        if oldest is None:
+            return now - timedelta(seconds=GRACE_S)
+        sent = float(json.loads(oldest)["headers"]["id"].partition("-")[0])
+        return datetime.fromtimestamp(sent, UTC) - timedelta(seconds=GRACE_S)

@@ -1,0 +1,86 @@
+"""The scheduler process: dispatches, reaps and finishes runs until it is told to stop. Any number may stand by."""
+
+import logging
+import signal
+import threading
+from types import FrameType
+
+import psycopg
+import redis
+
+from db import connection as db_connection
+from db import dispatch
+from db.connection import Connection
+from db.errors import DatabaseUnreachable
+from scheduler.dispatcher import Dispatcher
+from scheduler.reaper import Reaper
+from workers.app import make_app
+
+log = logging.getLogger(__name__)
+
+BUSY_S = 0.05
+IDLE_S = 0.2
+STANDBY_S = 2.0
+AWAY_S = 1.0
+REAP_EVERY_S = 2.0
+
+
+class Scheduler:
+    """The loop of a scheduler process."""
+
+    def __init__(self, *, database_url: str, broker_url: str, lease_s: float) -> None:
+        self._database_url = database_url
+        self._app = make_app(broker_url)
+        self._broker = redis.Redis.from_url(broker_url, socket_timeout=10, socket_connect_timeout=3)
+        self._lease_s = lease_s
+        self._stop = threading.Event()
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def run(self) -> None:
+        """Schedule until `stop`; whenever Postgres was away, begin anew with a fresh connection."""
+        while not self._stop.is_set():
+            try:
+                with db_connection.connect(
+                    self._database_url, application="paretoken scheduler"
+                ) as connection:
+                    self._lead(connection)
+            except (psycopg.OperationalError, psycopg.InterfaceError, DatabaseUnreachable) as error:
+                log.warning("Postgres is away (%s); trying again.", str(error).strip().splitlines()[0])
+                self._stop.wait(AWAY_S)
+
+    def _lead(self, connection: Connection) -> None:
+        said = False
+        while not dispatch.try_lock(connection):
+            if not said:
+                log.info("Another scheduler is at work; standing by.")
+                said = True
+            if self._stop.wait(STANDBY_S):
+                return
+        log.info("Scheduling.")
+        dispatcher = Dispatcher(connection, self._app)
+        # A fresh reaper trusts no lease for a while, which is right after Postgres was away.
+        reaper = Reaper(connection, self._broker, lease_s=self._lease_s)
+        ticks_per_reap = round(REAP_EVERY_S / IDLE_S)
+        ticks = 0
+        while not self._stop.is_set():
+            dispatched = dispatcher.tick()
+            if ticks % ticks_per_reap == 0:
+                reaper.tick()
+            ticks += 1
+            for run_id in dispatch.finish_runs(connection):
+                log.info("Run %s is finished.", run_id)
+            self._stop.wait(BUSY_S if dispatched else IDLE_S)
+
+
+def serve(*, database_url: str, broker_url: str, lease_s: float) -> None:
+    """Schedule until SIGTERM or SIGINT."""
+    scheduler = Scheduler(database_url=database_url, broker_url=broker_url, lease_s=lease_s)
+
+    def end(number: int, frame: FrameType | None) -> None:
+        scheduler.stop()
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, end)
+    scheduler.run()

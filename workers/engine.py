@@ -1,0 +1,330 @@
+"""The engine of a worker process: one asyncio loop that takes each job from claim to settlement.
+
+Celery hands over shards and is free again when their last job is admitted; what is in flight is guarded by the
+worker's lease in Postgres, not by Celery.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import socket
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+import redis.asyncio
+from psycopg_pool import PoolTimeout
+
+from db import work
+from db.connection import pool
+from db.work import CallStart, Claimed, Settlement
+from workers.advancing import Advancer
+from workers.app import Shard
+from workers.committer import Committer
+from workers.context import Contexts, RunContext, request_of
+from workers.errors import KeyUnusable
+from workers.gateway import Disposition, Gateway, Outcome, Request
+from workers.limiter import Limiter, LimiterUnavailable
+from workers.reservation import estimated_tokens
+from workers.settling import settle
+
+log = logging.getLogger(__name__)
+
+POOL_SIZE = 4
+# A wait of the limiter that is longer than this sends the job back to Postgres; it would only fill memory here.
+MAX_WAIT_S = 20.0
+# A cool-down that is longer than this is kept in Postgres, where every dispatcher obeys it and no flush loses it.
+HOLD_FROM_S = 30.0
+NO_KEY_DELAY_S = 30.0
+_LIMITER_RETRY_S = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineSettings:
+    """What a worker is told; everything else it reads from Postgres."""
+
+    database_url: str = field(repr=False)
+    broker_url: str = field(repr=False)
+    concurrency: int
+    """Calls in flight at the most."""
+    lease_s: float = 30.0
+    """How long after its last heartbeat a worker counts as gone."""
+
+
+class Engine:
+    """Everything that a worker process does, on one loop."""
+
+    def __init__(self, settings: EngineSettings) -> None:
+        self.worker = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
+        self._settings = settings
+        self._pool = pool(settings.database_url, size=POOL_SIZE, application="paretoken worker")
+        self._redis = redis.asyncio.Redis.from_url(
+            settings.broker_url, socket_timeout=10, socket_connect_timeout=3
+        )
+        self._limiter = Limiter(self._redis, max_wait_s=MAX_WAIT_S)
+        self._committer = Committer(self._pool, worker=self.worker)
+        self._contexts = Contexts(self._pool)
+        self._advancer = Advancer(self._pool, self._contexts, self._committer.due)
+        self._slots = asyncio.Semaphore(settings.concurrency)
+        self._jobs: set[asyncio.Task[None]] = set()
+        self._services: list[asyncio.Task[None]] = []
+        self._gateways: dict[tuple[str, str, bool], Gateway] = {}
+        self._proven: set[tuple[int, int]] = set()
+        self._waiting: dict[int, float] = {}
+        self._stopping = asyncio.Event()
+        self._lease_over = 0.0
+
+    async def open(self) -> None:
+        """Connect, take the lease and begin to commit and advance."""
+        await self._pool.open(wait=True)
+        await self._beat()
+        for service in (self._heartbeat(), self._committer.run(), self._advancer.run()):
+            self._services.append(asyncio.create_task(_logged(service)))
+
+    async def admit(self, shard: Shard) -> None:
+        """Claim a shard's jobs and put them in flight; returns when the last one has a slot."""
+        if self._stopping.is_set():
+            return
+        jobs = await self._patiently(lambda: self._claim(shard))
+        for number, job in enumerate(jobs):
+            if not await self._slot():
+                await self._hand_back([(job, 0.0) for job in jobs[number:]])
+                return
+            task = asyncio.create_task(self._job(job))
+            self._jobs.add(task)
+            task.add_done_callback(self._jobs.discard)
+
+    async def close(self, *, deadline_s: float) -> None:
+        """Stop gracefully: nothing new is sent; calls in flight may finish until the deadline."""
+        self._stopping.set()
+        if self._jobs:
+            log.info("%d calls in flight may finish.", len(self._jobs))
+            await asyncio.wait(self._jobs, timeout=deadline_s)
+        for task in self._jobs:
+            task.cancel()
+        if self._jobs:
+            await asyncio.wait(self._jobs, timeout=10)
+        with contextlib.suppress(psycopg.Error, PoolTimeout):
+            await asyncio.wait_for(self._advance_rest(), 10)
+            async with self._pool.connection() as connection:
+                await work.end_worker(connection, worker=self.worker)
+        for service in self._services:
+            service.cancel()
+        await asyncio.gather(*self._services, return_exceptions=True)
+        for gateway in self._gateways.values():
+            await gateway.close()
+        await self._redis.aclose()
+        await self._pool.close()
+
+    async def _advance_rest(self) -> None:
+        while not self._committer.due.empty():
+            await self._advancer.advance([self._committer.due.get_nowait()])
+
+    async def _slot(self) -> bool:
+        """Wait for a free slot; False when the worker stops first."""
+        slot = asyncio.ensure_future(self._slots.acquire())
+        stop = asyncio.ensure_future(self._stopping.wait())
+        await asyncio.wait({slot, stop}, return_when=asyncio.FIRST_COMPLETED)
+        stop.cancel()
+        if slot.done() and not self._stopping.is_set():
+            return True
+        if slot.done():
+            self._slots.release()
+        slot.cancel()
+        return False
+
+    async def _claim(self, shard: Shard) -> list[Claimed]:
+        async with self._pool.connection() as connection:
+            return await work.claim(connection, worker=self.worker, shard=shard)
+
+    async def _hand_back(self, jobs: list[tuple[Claimed, float]]) -> None:
+        async def move() -> None:
+            async with self._pool.connection() as connection:
+                await work.hand_back(connection, worker=self.worker, jobs=jobs)
+
+        await self._patiently(move)
+
+    async def _patiently(self, move: Callable[[], Awaitable[Any]]) -> Any:
+        """Make a move in Postgres, again after a moment while Postgres is away."""
+        while True:
+            try:
+                return await move()
+            except (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout) as error:
+                log.warning("Postgres is away (%s); trying again.", str(error).strip())
+                await asyncio.sleep(1)
+
+    async def _job(self, job: Claimed) -> None:
+        """One job from claim to settlement."""
+        try:
+            await self._work(job)
+        except KeyUnusable as error:
+            log.error("%s This worker hands the run's jobs back.", error)
+            await self._hand_back([(job, NO_KEY_DELAY_S)])
+        except asyncio.CancelledError:
+            # Nothing was sent: whatever was, is settled by `_call` even when cancelled.
+            await self._hand_back([(job, 0.0)])
+        finally:
+            self._slots.release()
+
+    async def _work(self, job: Claimed) -> None:
+        run = await self._contexts.run(job.run)
+        tasks = await self._contexts.tasks([job.task])
+        request = request_of(job, run, tasks[job.task])
+        lane = run.lane_name(request.model)
+        ticket = f"{job.job}:{job.dispatch_no}"
+        delay_s = await self._admission(job, run, request, lane, ticket)
+        if delay_s is not None:
+            await self._hand_back([(job, delay_s)])
+            return
+        start = CallStart(
+            trial=job.trial,
+            job=job.job,
+            dispatch_no=job.dispatch_no,
+            attempt=job.attempt + 1,
+            model=request.model,
+            key_fingerprint=run.key.fingerprint,
+        )
+        if self._stopping.is_set() or not await self._committer.start(start):
+            await self._limiter_says(self._limiter.give_up(lane, ticket))
+            await self._hand_back([(job, 0.0)])
+            return
+        outcome = await self._call(run, request)
+        settlement = settle(
+            job, start.attempt, outcome, price=run.prices.get(request.model), retries=run.retries
+        )
+        await self._committer.settle(settlement)
+        await self._report(lane, ticket, outcome)
+        await self._follow_up(job, run, settlement, outcome)
+
+    async def _admission(
+        self, job: Claimed, run: RunContext, request: Request, lane: str, ticket: str
+    ) -> float | None:
+        """Wait for the limiter. None: go; a number: hand the job back, not before so many seconds."""
+        tokens = estimated_tokens(request.messages, request.max_tokens)
+        lease_s = run.timeout_s + MAX_WAIT_S + self._settings.lease_s
+        while not self._stopping.is_set():
+            try:
+                decision = await self._limiter.acquire(lane, ticket, tokens, run.limits, lease_s)
+            except LimiterUnavailable as error:
+                log.warning("%s Nothing is sent meanwhile.", error)
+                await self._wait(job, _LIMITER_RETRY_S)
+                continue
+            if not decision.granted:
+                return decision.wait_s
+            if decision.wait_s <= 0:
+                return None
+            # Asked once more after the wait: a 429 may have stopped everybody meanwhile.
+            await self._wait(job, decision.wait_s)
+        await self._limiter_says(self._limiter.give_up(lane, ticket))
+        return 0.0
+
+    async def _wait(self, job: Claimed, wait_s: float) -> None:
+        self._waiting[job.job] = time.monotonic() + wait_s
+        try:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), wait_s)
+        finally:
+            del self._waiting[job.job]
+
+    async def _call(self, run: RunContext, request: Request) -> Outcome:
+        # Looked at once more just before sending: a process that was frozen must not send what was given to another.
+        if time.monotonic() > self._lease_over:
+            return Outcome.not_sent("The worker's lease was over before the request was sent.")
+        return await self._gateway(run).complete(request)
+
+    def _gateway(self, run: RunContext) -> Gateway:
+        key = (run.base_url, run.key.fingerprint, run.stream)
+        if key not in self._gateways:
+            self._gateways[key] = Gateway(
+                base_url=run.base_url,
+                api_key=run.key.secret,
+                max_connections=self._settings.concurrency,
+                timeout_s=run.timeout_s,
+                stream=run.stream,
+            )
+        return self._gateways[key]
+
+    async def _report(self, lane: str, ticket: str, outcome: Outcome) -> None:
+        """Tell the limiter what the call really used, and of a 429."""
+        throttled = outcome.disposition is Disposition.THROTTLED
+        await self._limiter_says(
+            self._limiter.settle(
+                lane,
+                ticket,
+                tokens=outcome.usage.total_tokens,
+                result="throttled" if throttled else "ok" if outcome.status == "ok" else "other",
+                cool_down_s=(outcome.retry_after_s or 0.0) if throttled else 0.0,
+            )
+        )
+
+    async def _limiter_says(self, message: Coroutine[Any, Any, None]) -> None:
+        """A message that the limiter can do without: its leases end by themselves."""
+        try:
+            await message
+        except LimiterUnavailable as error:
+            log.warning("%s", error)
+
+    async def _follow_up(
+        self, job: Claimed, run: RunContext, settlement: Settlement, outcome: Outcome
+    ) -> None:
+        """What an outcome means for the whole run or lane."""
+        if outcome.disposition is Disposition.PAUSE_RUN:
+            reason = f"{outcome.message or outcome.error} Then: paretoken resume {run.run_id}"
+            log.error("Run %s is paused: %s", run.run_id, reason)
+            await self._patiently(lambda: self._pause(job.run, reason))
+        elif outcome.http_status is not None and (job.run, job.lane) not in self._proven:
+            await self._patiently(lambda: self._prove(job.run, job.lane))
+            self._proven.add((job.run, job.lane))
+        asked_s = outcome.retry_after_s or 0.0
+        if outcome.disposition is Disposition.THROTTLED and asked_s > HOLD_FROM_S:
+            reason = outcome.message or "The gateway asked to wait."
+            await self._patiently(lambda: self._hold(job.lane, asked_s, reason))
+
+    async def _pause(self, run: int, reason: str) -> None:
+        async with self._pool.connection() as connection:
+            await work.pause_run(connection, run=run, reason=reason)
+
+    async def _prove(self, run: int, lane: int) -> None:
+        async with self._pool.connection() as connection:
+            await work.prove_lane(connection, run=run, lane=lane)
+
+    async def _hold(self, lane: int, hold_s: float, reason: str) -> None:
+        async with self._pool.connection() as connection:
+            await work.hold_lane(connection, lane=lane, hold_s=hold_s, reason=reason)
+
+    async def _heartbeat(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.lease_s / 3)
+            try:
+                await self._beat()
+            except (psycopg.Error, PoolTimeout) as error:
+                log.warning("No heartbeat (%s); trying again.", str(error).strip())
+
+    async def _beat(self) -> None:
+        # Measured from before the request: the lease in Postgres never ends sooner than the worker believes.
+        renewed = time.monotonic()
+        async with self._pool.connection() as connection:
+            await work.heartbeat(
+                connection,
+                worker=self.worker,
+                lease_s=self._settings.lease_s,
+                in_flight=len(self._jobs) - len(self._waiting),
+                waiting=len(self._waiting),
+                waiting_s=max(self._waiting.values()) - renewed if self._waiting else None,
+            )
+        self._lease_over = renewed + self._settings.lease_s
+
+
+async def _logged(service: Coroutine[Any, Any, None]) -> None:
+    """A service that ends by an error of ours takes the process with it: half a worker would only hold leases."""
+    try:
+        await service
+    except asyncio.CancelledError:
+        raise
+    except BaseException:
+        log.critical("A service of the worker has failed; the process ends.", exc_info=True)
+        os._exit(70)

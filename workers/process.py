@@ -1,0 +1,104 @@
+"""A worker process: Celery takes shards from the broker, the engine's loop does the work.
+
+Celery's thread pool exits as soon as its slots are free, and they are free while calls are in flight; so a bootstep
+of the worker drains the engine when Celery stops.
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from celery import Celery, bootsteps
+
+from workers.app import SHARD_TASK, Shard, make_app
+from workers.engine import Engine, EngineSettings
+
+log = logging.getLogger(__name__)
+
+# Shards that may wait for a slot at once.
+SLOTS = 2
+DRAIN_S = 600.0
+
+Result = TypeVar("Result")
+
+
+class EngineThread:
+    """The engine's loop in a thread of its own."""
+
+    def __init__(self, settings: EngineSettings) -> None:
+        self._settings = settings
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="engine", daemon=True)
+        self._engine: Engine | None = None
+
+    def start(self) -> None:
+        self._thread.start()
+        self._engine = self._do(self._open())
+        log.info(
+            "Worker %s is ready: %d calls in flight at the most.",
+            self._engine.worker,
+            self._settings.concurrency,
+        )
+
+    def admit(self, shard: Shard) -> None:
+        assert self._engine is not None
+        self._do(self._engine.admit(shard))
+
+    def stop(self) -> None:
+        if self._engine is not None:
+            self._do(self._engine.close(deadline_s=DRAIN_S))
+            self._engine = None
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    async def _open(self) -> Engine:
+        engine = Engine(self._settings)
+        await engine.open()
+        return engine
+
+    def _do(self, work: Coroutine[Any, Any, Result]) -> Result:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+
+def worker_app(settings: EngineSettings) -> Celery:
+    """The Celery app of a worker process, with its task and the step that starts and drains the engine."""
+    app = make_app(settings.broker_url)
+    engine = EngineThread(settings)
+
+    def shard(pairs: Shard) -> None:
+        engine.admit([(int(job), int(dispatch_no)) for job, dispatch_no in pairs])
+
+    app.task(shard, name=SHARD_TASK)
+
+    class EngineStep(bootsteps.StartStopStep):  # type: ignore[misc]
+        """After the pool, so that it stops before it: no shard comes in while the engine drains."""
+
+        requires = ("celery.worker.components:Pool",)
+
+        def start(self, parent: Any) -> None:
+            engine.start()
+
+        def stop(self, parent: Any) -> None:
+            engine.stop()
+
+        terminate = stop
+
+    app.steps["worker"].add(EngineStep)
+    return app
+
+
+def run_worker(settings: EngineSettings, *, log_level: str = "INFO") -> None:
+    """Work until SIGTERM or SIGINT; a second one ends at once."""
+    worker_app(settings).worker_main(
+        [
+            "worker",
+            "--pool=threads",
+            f"--concurrency={SLOTS}",
+            "--without-gossip",
+            "--without-mingle",
+            "--without-heartbeat",
+            f"--loglevel={log_level}",
+        ]
+    )

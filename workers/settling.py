@@ -1,0 +1,86 @@
+"""What follows from an outcome: the call's row, the job's next state, and how long it waits."""
+
+import random
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from analysis.prices import Price, cost_usd
+from db.work import Claimed, Settlement
+from workers.gateway import Disposition, Outcome
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retries:
+    """How often and how slowly a job is tried again."""
+
+    max_tries: int
+    backoff_s: float
+    backoff_max_s: float
+    max_throttled_s: float
+    max_lost_leases: int
+
+    def wait_s(self, failures: int) -> float:
+        """Exponential back-off with full jitter: uniform between 0 and the step."""
+        step = min(self.backoff_max_s, self.backoff_s * 2 ** min(failures, 60))
+        return random.uniform(0, step)
+
+
+def settle(
+    job: Claimed, attempt: int, outcome: Outcome, *, price: Price | None, retries: Retries
+) -> Settlement:
+    """The settlement of one call of a job that was claimed."""
+    next_state, delay_s, failures = _next(job, outcome, retries)
+    retried = next_state == "pending" and outcome.disposition is not Disposition.PAUSE_RUN
+    return Settlement(
+        trial=job.trial,
+        job=job.job,
+        dispatch_no=job.dispatch_no,
+        attempt=attempt,
+        status=outcome.status,
+        next_state=next_state,
+        delay_s=delay_s,
+        failures=failures,
+        throttled=outcome.disposition is Disposition.THROTTLED,
+        retry_reason=_reason(outcome) if retried else None,
+        error=outcome.error,
+        message=outcome.message,
+        content=outcome.content,
+        usage=outcome.usage,
+        raw_usage=outcome.raw_usage,
+        cost_usd=cost_usd(outcome.usage, price),
+        http_status=outcome.http_status,
+        response_id=outcome.response_id,
+        finish_reason=outcome.finish_reason,
+        latency_ms=outcome.latency_ms,
+        first_byte_ms=outcome.first_byte_ms,
+    )
+
+
+def _next(job: Claimed, outcome: Outcome, retries: Retries) -> tuple[str, float, int]:
+    """(next state, seconds to wait, tries used up)."""
+    asked_s = outcome.retry_after_s or 0.0
+    match outcome.disposition:
+        case Disposition.USED:
+            return "ok", 0.0, 0
+        case Disposition.PAUSE_RUN:
+            return "pending", 0.0, 0
+        case Disposition.RETRY if job.failures + 1 < retries.max_tries:
+            return "pending", max(asked_s, retries.wait_s(job.failures)), 1
+        case Disposition.RETRY_ONCE if job.retry_reason not in ("invalid_output", "truncated"):
+            return "pending", 0.0, 1
+        case Disposition.THROTTLED if _throttled_s(job) <= retries.max_throttled_s:
+            return "pending", max(asked_s, retries.wait_s(1)), 0
+        case _:
+            return "failed", 0.0, 1
+
+
+def _throttled_s(job: Claimed) -> float:
+    """For how long the job has been throttled in a row."""
+    since = job.throttled_since
+    return 0.0 if since is None else (datetime.now(UTC) - since).total_seconds()
+
+
+def _reason(outcome: Outcome) -> str:
+    if outcome.status == "unknown" and outcome.error != "timeout":
+        return "unknown_outcome"
+    return outcome.error or "unknown_outcome"
