@@ -1,0 +1,98 @@
+"""Where the database, the broker and the data folder are, as the environment says.
+
+| variable                 | meaning                                                                     |
+|--------------------------|-----------------------------------------------------------------------------|
+| `PARETOKEN_DATABASE_URL` | `postgresql://user:password@host/database`; needs the broker's URL as well   |
+| `PARETOKEN_BROKER_URL`   | `redis://:password@host/0`; needs the database's URL as well                 |
+| `PARETOKEN_HOME`         | data folder; default `$XDG_DATA_HOME/paretoken` or `~/.local/share/paretoken` |
+
+Without the two URLs the embedded servers are used.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from paretoken.errors import InputError
+
+DATABASE_URL = "PARETOKEN_DATABASE_URL"
+BROKER_URL = "PARETOKEN_BROKER_URL"
+HOME = "PARETOKEN_HOME"
+
+_DATABASE_SCHEMES = ("postgresql", "postgres")
+_BROKER_SCHEMES = ("redis", "rediss")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The environment's settings. The URLs hold passwords, so they are kept out of the repr."""
+
+    home: Path
+    """Data folder, absolute; it need not exist yet."""
+    database_url: str | None = field(default=None, repr=False)
+    """`postgresql://…` as psycopg takes it; None: use the embedded servers."""
+    broker_url: str | None = field(default=None, repr=False)
+    """`redis://…` or `rediss://…`; None exactly when `database_url` is None."""
+
+    @property
+    def sqlalchemy_url(self) -> str | None:
+        """`database_url` as SQLAlchemy takes it: `postgresql+psycopg://…`."""
+        return None if self.database_url is None else sqlalchemy_form(self.database_url)
+
+
+def sqlalchemy_form(database_url: str) -> str:
+    """`postgresql://…` -> `postgresql+psycopg://…`, which names the driver."""
+    return "postgresql+psycopg://" + database_url.partition("://")[2]
+
+
+def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
+    """Settings from `environment` (default: the process's own).
+
+    Raises `InputError` for one URL without the other and for a URL of another kind.
+    """
+    environment = os.environ if environment is None else environment
+    database_url = environment.get(DATABASE_URL, "").strip()
+    broker_url = environment.get(BROKER_URL, "").strip()
+    if bool(database_url) != bool(broker_url):
+        given, missing = (DATABASE_URL, BROKER_URL) if database_url else (BROKER_URL, DATABASE_URL)
+        raise InputError(
+            f"{given} is set but {missing} is not: set both to use your own servers, "
+            "or unset both to use the embedded ones."
+        )
+    home = _home(environment)
+    if not database_url:
+        return Settings(home=home)
+    rest = _after_scheme(
+        DATABASE_URL, database_url, _DATABASE_SCHEMES, "postgresql://user:password@host/database"
+    )
+    _after_scheme(BROKER_URL, broker_url, _BROKER_SCHEMES, "redis://:password@host:6379/0")
+    return Settings(home=home, database_url=f"postgresql://{rest}", broker_url=broker_url)
+
+
+def _after_scheme(variable: str, url: str, allowed: tuple[str, ...], example: str) -> str:
+    scheme, separator, rest = url.partition("://")
+    if not separator or scheme not in allowed:
+        # The URL itself stays out of the message: it may hold a password.
+        kinds = " or ".join(f"{name}://" for name in allowed)
+        raise InputError(f"{variable} must begin with {kinds}, for example {example}")
+    return rest
+
+
+def _home(environment: Mapping[str, str]) -> Path:
+    if given := environment.get(HOME, ""):
+        return _absolute(given)
+    data_home = environment.get("XDG_DATA_HOME", "")
+    # The XDG specification says that a relative path is to be ignored.
+    if data_home.startswith("/"):
+        return Path(data_home) / "paretoken"
+    return _absolute(environment.get("HOME", "") or "~") / ".local" / "share" / "paretoken"
+
+
+def _absolute(path: str) -> Path:
+    try:
+        return Path(path).expanduser().absolute()
+    except RuntimeError as error:
+        raise InputError(
+            f"No home folder is known for this user: set {HOME} to a folder for the data."
+        ) from error
