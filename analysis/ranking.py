@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from analysis import health
-from analysis.arrays import Bools, Floats
+from analysis.arrays import Bools, Floats, Ints
 from analysis.bradley_terry import ELO_PER_THETA, Fit, elo, fit, win_matrix
 from analysis.comparisons import Cells
 from analysis.errors import NotIdentifiedError, OptionError
@@ -47,6 +47,16 @@ class Ranking:
     def n_tasks(self) -> int:
         """Tasks with comparisons."""
         return self.cells.n_tasks
+
+    @property
+    def cells_per_task(self) -> Ints:
+        """Pairs of strategies that were compared on each task, for the tasks with any."""
+        return np.asarray(np.unique(self.cells.task, return_counts=True)[1])
+
+    @property
+    def jackknifed(self) -> bool:
+        """Whether the influences come from leaving out one task after the other."""
+        return self.n_tasks < JACKKNIFE_BELOW
 
     @property
     def elo(self) -> Floats:
@@ -137,10 +147,9 @@ def keep_strategies(cells: Cells, keep: Bools) -> Cells:
 def _influence(ranking: Ranking) -> Floats | None:
     if ranking.degrees < 1:
         return None
-    jackknife = ranking.n_tasks < JACKKNIFE_BELOW
     rows = (
         jackknife_influence(ranking.weighed, ranking.options.l2, ranking.fitted)
-        if jackknife
+        if ranking.jackknifed
         else task_influence(ranking.weighed, ranking.fitted)
     )
     return np.asarray(rows @ _contrast(ranking).T * ELO_PER_THETA)

@@ -1,1 +1,91 @@
-"""The files a run leaves behind: CSV, Markdown and JSON, written whole or not at all."""
+"""Reports: the only part of `analysis` that writes files. Each file is there as a whole or not at all."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from analysis import cautions
+from analysis.comparisons import comparison_table
+from analysis.options import Options
+from analysis.report.files import write_chunks, write_csv, write_json_list
+from analysis.report.scaling_table import ScalingRow, scaling_markdown, scaling_rows
+from analysis.study import Study, study
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportSummary:
+    """What was written, and what a command shows of it."""
+
+    files: tuple[Path, ...]
+    rows: tuple[ScalingRow, ...]
+    """The scaling table; `scaling_table.HEADERS` and `row.texts()` give it as text."""
+    notes: tuple[str, ...]
+    warnings: tuple[str, ...]
+    refusal: str | None
+    """Why there is no Elo, where there is none."""
+
+
+def write_report(
+    out: Path,
+    *,
+    outcomes: pl.DataFrame,
+    calls: pl.DataFrame,
+    strategies: pl.DataFrame | None = None,
+    comparisons: pl.DataFrame | None = None,
+    options: Options | None = None,
+    simulated: bool = False,
+) -> ReportSummary:
+    """Analyse and write everything into the folder `out`.
+
+    Args:
+        out: made if it is not there.
+        outcomes, calls, strategies, comparisons, options: as `study.study` takes them.
+        simulated: the answers come from a simulated gateway; the report says so.
+
+    Raises:
+        AnalysisError: one line for the user.
+        OSError: the folder cannot be written.
+    """
+    found = study(
+        outcomes=outcomes,
+        calls=calls,
+        strategies=strategies,
+        comparisons=comparisons,
+        options=options or Options(),
+    )
+    return write_study(out, found, simulated=simulated)
+
+
+def write_study(out: Path, found: Study, *, simulated: bool = False) -> ReportSummary:
+    """Write the files of an analysis that is done."""
+    rows, notes, warnings = scaling_rows(found), cautions.notes(found), cautions.warnings(found)
+    markdown = scaling_markdown(rows, notes=notes, warnings=warnings, simulated=simulated)
+    files = (
+        write_csv(out / "comparisons.csv", comparison_table(found.cells)),
+        write_csv(out / "elo_table.csv", found.elo),
+        write_csv(out / "strategy_tokens.csv", found.tokens),
+        write_csv(out / "elo_per_token.csv", found.scaling),
+        write_json_list(out / "arena_results.json", _arena_results(found.trials)),
+        write_chunks(out / "scaling_table.md", [markdown]),
+    )
+    return ReportSummary(files=files, rows=rows, notes=notes, warnings=warnings, refusal=found.refusal)
+
+
+def _arena_results(trials: pl.DataFrame) -> Iterator[dict[str, Any]]:
+    ordered = trials.sort("task_id", "strategy", "repeat").select(
+        pl.col("task_id").alias("id"),
+        "goal",
+        "strategy",
+        "repeat",
+        "latency_s",
+        pl.col("input_tokens").alias("prompt_tokens"),
+        pl.col("output_tokens").alias("completion_tokens"),
+        "total_tokens",
+        pl.col("cost_usd").alias("estimated_cost"),
+        "output",
+        "confirmed_success",
+    )
+    return ordered.iter_rows(named=True)
