@@ -7,13 +7,13 @@ from typing import Any
 from workers.checks.base import Check, CheckContext, Checked, CheckInvalid
 from workers.checks.documents import Json, JsonFields, JsonSchema
 from workers.checks.number import Number
-from workers.checks.outcome import CheckResult, run_checks
+from workers.checks.outcome import run_checks
 from workers.checks.regex import Regex
 from workers.checks.sql import Sql
 from workers.checks.text import Contains, Exact, NonEmpty, NotContains
 from workers.kinds import build
 
-__all__ = ["KINDS", "Check", "CheckContext", "CheckInvalid", "CheckResult", "Checked", "check", "run_checks"]
+__all__ = ["KINDS", "Check", "CheckContext", "CheckInvalid", "Checked", "check", "run_checks"]
 
 KINDS: Mapping[str, type[Check]] = MappingProxyType(
     {
@@ -26,7 +26,7 @@ KINDS: Mapping[str, type[Check]] = MappingProxyType(
 
 
 def check(spec: Mapping[str, Any]) -> Check:
-    """The check that a task file describes: `kind`, and its parameters. `CheckInvalid` says what to change."""
+    """The check that a task file describes by `kind` and its parameters. Raises `CheckInvalid`."""
     kind = spec.get("kind")
     if not isinstance(kind, str):
         raise CheckInvalid(f"a check needs a kind, one of {', '.join(KINDS)}")

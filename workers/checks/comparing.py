@@ -8,7 +8,7 @@ from workers.checks.base import Check
 
 
 class Tolerant(Check):
-    """Base of the checks that compare numbers: off by at most max(abs_tolerance, rel_tolerance · |expected|)."""
+    """Base of the checks that compare numbers: off by at most max(absolute, relative · |expected|)."""
 
     abs_tolerance: float = Field(default=1e-9, ge=0, allow_inf_nan=False)
     rel_tolerance: float = Field(default=1e-9, ge=0, allow_inf_nan=False)

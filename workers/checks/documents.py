@@ -62,7 +62,7 @@ class Json(Check):
             value = document_in(answer, strict=self.strict)
         except NotJson as error:
             return Checked(passed=False, message=str(error))
-        root = {dict: "object", list: "array"}.get(type(value), "scalar")
+        root = "object" if isinstance(value, dict) else "array" if isinstance(value, list) else "scalar"
         passed = self.root in ("any", root)
         return Checked(passed=passed, message=f"valid JSON, its root is {root}", seen=root)
 

@@ -22,7 +22,7 @@ class Number(Tolerant):
     value: float = Field(allow_inf_nan=False)
     which: Literal["first", "last"] = "last"
     label: str = ""
-    """Read only the rest of the line after this text; of several such lines the last. Case does not matter."""
+    """Read only the rest of the line after this text, in any case; of several such lines the last."""
 
     def run(self, answer: str, context: CheckContext) -> Checked:
         numbers = numbers_in(_labelled(answer, self.label) if self.label else answer)

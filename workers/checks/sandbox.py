@@ -16,9 +16,9 @@ import threading
 from pathlib import Path
 from typing import Any
 
-CPU_S = 5
+CPU_S = 2
 """Computing time that one check may take. It is no matter of how busy the machine is."""
-WALL_S = 120.0
+WALL_S = 60.0
 """A second, much longer limit, for systems that have no limit of computing time."""
 
 _PROGRAM = Path(__file__).with_name("sandboxed.py")

@@ -1,7 +1,7 @@
 """The program of the sandbox: one JSON request a line in, one JSON reply a line out.
 
 It is started by its path and imports nothing of this distribution, so that it is small and quick to start.
-A reply is `{"result": …}` or `{"refused": "why"}`; past a limit of time or memory the process ends without one.
+A reply is `{"result": …}` or `{"refused": "why"}`; past a limit of time the process ends without one.
 """
 
 import csv
@@ -15,9 +15,10 @@ from itertools import islice
 from typing import Any
 
 MEMORY_BYTES = 1 << 30
-SQL_MEMORY_BYTES = 1 << 28
+SQL_MEMORY_BYTES = 1 << 26
 CELL_BYTES = 1_000_000
 MAX_ROWS = 1000
+MAX_RESULT_BYTES = 1_000_000
 MAX_RESULTS = 100
 MAX_FAULTS = 5
 FAULT_CHARS = 300
@@ -43,7 +44,7 @@ _FORBIDDEN_NAMES = {
 _FORBIDDEN_FUNCTIONS = {"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer"}
 
 _INTEGER = re.compile(r"[-+]?(?:0|[1-9]\d{0,17})")
-_REAL = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,3})?")
+_REAL = re.compile(r"[-+]?(?:(?:0|[1-9]\d*)(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,3})?")
 
 
 class Refused(Exception):
@@ -68,12 +69,14 @@ def json_schema(schema: dict[str, Any], value: Any) -> list[str]:
 
 
 def sql(
-    csv_text: str, table: str, nulls: Sequence[str], script: str, query: str, result: int, cpu_s: int
+    *, csv_text: str, table: str, nulls: Sequence[str], script: str, query: str, result: int, cpu_s: int
 ) -> dict[str, Any]:
     """Columns and rows of a result of `script` (from 1, -1 is the last), or of `query` run after it.
 
     The script finds the CSV in `table`, with columns of whole numbers, numbers or text, and `nulls` as NULL.
     """
+    if "\0" in script:
+        raise Refused("the SQL holds a NUL character")
     connection = _database()
     _load(connection, csv_text, table, nulls)
     limit_cpu(cpu_s)  # loading is no fault of the answer
@@ -152,23 +155,26 @@ def _results(
     for number, statement in enumerate(_statements(script), start=1):
         try:
             cursor = connection.execute(statement)
-            rows = cursor.fetchmany(MAX_ROWS + 1)
-        except (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeError) as error:
+            rows = list(_bounded(cursor))
+        except MemoryError:
+            raise Refused(f"statement {number} failed: it needs too much memory") from None
+        except (sqlite3.Error, sqlite3.Warning, OverflowError, ValueError) as error:
             reason = f"{forbidden[0]} is not allowed" if forbidden else str(error)
             raise Refused(f"statement {number} failed: {reason}") from None
-        if len(rows) > MAX_ROWS:
-            raise Refused(f"statement {number} gives more than {MAX_ROWS} rows")
         found += cursor.description is not None
         if found > MAX_RESULTS:
             raise Refused(f"the SQL gives more than {MAX_RESULTS} results")
-        yield _result(cursor, rows) if cursor.description else None
+        columns = [column[0] for column in cursor.description or ()]
+        yield {"columns": columns, "rows": rows} if columns else None
 
 
-def _result(cursor: sqlite3.Cursor, rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
-    return {
-        "columns": [column[0] for column in cursor.description],
-        "rows": [[_cell(cell) for cell in row] for row in rows],
-    }
+def _bounded(cursor: sqlite3.Cursor) -> Iterator[list[Any]]:
+    size = 0
+    for number, row in enumerate(cursor, start=1):
+        size += sum(len(cell) for cell in row if isinstance(cell, str | bytes))
+        if number > MAX_ROWS or size > MAX_RESULT_BYTES:
+            raise ValueError(f"it gives more than {MAX_ROWS} rows or {MAX_RESULT_BYTES} bytes")
+        yield [_cell(cell) for cell in row]
 
 
 def _cell(value: Any) -> Any:
@@ -211,6 +217,8 @@ def _reply(request: dict[str, Any]) -> dict[str, Any]:
         return {"result": ACTIONS[request["action"]](**request["arguments"])}
     except Refused as refused:
         return {"refused": str(refused)}
+    except MemoryError:
+        return {"refused": "it needs too much memory"}
     except Exception as error:  # noqa: BLE001
         # Whatever a hostile answer wrings out of a library fails its check, and never the worker.
         return {"refused": f"{type(error).__name__}: {error}"[:FAULT_CHARS]}

@@ -46,7 +46,7 @@ class NotContains(Check):
 
 
 class Exact(Check):
-    """The answer is this text, up to blanks around it, blanks at the end of its lines and kinds of line end."""
+    """The answer is this text, up to blanks around it and at the end of lines, and kinds of line end."""
 
     kind: ClassVar[str] = "exact"
 
