@@ -44,7 +44,8 @@ class Simulator:
         self._windows: dict[tuple[str, str], Window] = {}
         self._answered: Counter[bytes] = Counter()
         # Answers repeat for a seed, ids never do: not even after a restart.
-        self._ids = (f"chatcmpl-sim-{uuid.uuid4().hex[:12]}-{number}" for number in count(1))
+        start = uuid.uuid4().hex[:12]
+        self._ids = (f"chatcmpl-sim-{start}-{number}" for number in count(1))
         self.record = Record(settings.record)
 
     def application(self) -> web.Application:
