@@ -4,14 +4,14 @@ import re
 from collections.abc import Mapping
 
 # A private-use character opens an escape: mark, four hexadecimal digits. The mark itself is escaped too.
-_MARK = "\uf8f0"
+MARK = "\uf8f0"
 _ESCAPED = re.compile("[\x00\ud800-\udfff\uf8f0]")
 _ESCAPE = re.compile("\uf8f0([0-9a-f]{4})")
 
 
 def to_database(text: str) -> str:
     """The text with NUL, lone surrogates and the mark replaced by escapes."""
-    return _ESCAPED.sub(lambda found: f"{_MARK}{ord(found.group()):04x}", text)
+    return _ESCAPED.sub(lambda found: f"{MARK}{ord(found.group()):04x}", text)
 
 
 def from_database(text: str) -> str:

@@ -1,5 +1,1 @@
 """The front door: command line, settings, embedded servers and the simulated gateway."""
-
-from importlib.metadata import version
-
-__version__ = version("paretoken")

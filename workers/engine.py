@@ -233,7 +233,12 @@ class Engine:
     async def _call(self, run: RunContext, request: Request) -> Outcome:
         # Looked at once more just before sending: a process that was frozen must not send what was given to another.
         if time.monotonic() > self._lease_over:
-            return Outcome.not_sent("The worker's lease was over before the request was sent.")
+            return Outcome(
+                status="error",
+                disposition=Disposition.RETRY,
+                error="not_sent",
+                message="The worker's lease was over before the request was sent.",
+            )
         return await self._gateway(run).complete(request)
 
     def _gateway(self, run: RunContext) -> Gateway:

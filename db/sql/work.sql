@@ -178,3 +178,9 @@ UPDATE run SET state = 'paused', reason = %(reason)s WHERE id = %(run)s AND stat
 WITH waiting AS MATERIALIZED (
   SELECT id FROM job WHERE run = %(run)s AND state = 'queued' ORDER BY id FOR UPDATE)
 UPDATE job SET state = 'pending' FROM waiting WHERE job.id = waiting.id;
+
+-- name: resume_run
+-- Its lanes must be proven anew: what paused it may still hold.
+WITH resumed AS (
+  UPDATE run SET state = 'running', reason = NULL WHERE id = %(run)s AND state = 'paused' RETURNING id)
+UPDATE run_lane SET proven_at = NULL FROM resumed WHERE run_lane.run = resumed.id;

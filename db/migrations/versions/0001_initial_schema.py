@@ -9,6 +9,25 @@ down_revision = None
 branch_labels = None
 depends_on = None
 
+# The ledger as it is exported: one row for every HTTP attempt that has an outcome. `run` is there to select by.
+LEDGER = """
+CREATE VIEW ledger AS
+SELECT run.run_id, run.source_platform, task.task_id, strategy.name AS strategy, trial.repeat, job.round, job.sample,
+       call.attempt, call.model, call.input_tokens, call.output_tokens, call.total_tokens, call.cached_input_tokens,
+       call.reasoning_tokens, call.latency_ms, call.status, call.error, call.content, job.try, call.turn,
+       'generation' AS kind, call.purpose, call.retry_reason,
+       coalesce(job.answer_attempt = call.attempt, false) AS used, call.http_status, call.response_id,
+       call.first_byte_ms, call.finish_reason, call.usage, call.cost_usd, call.worker, call.started_at,
+       call.finished_at, call.run
+FROM call
+JOIN run ON run.id = call.run
+JOIN job ON job.id = call.job
+JOIN trial ON trial.id = job.trial
+JOIN task ON task.id = trial.task
+JOIN strategy ON strategy.id = trial.strategy
+WHERE call.status <> 'started'
+"""
+
 
 def upgrade() -> None:
     op.create_table(
@@ -365,8 +384,11 @@ def upgrade() -> None:
         "call_started_idx", "call", ["worker"], unique=False, postgresql_where=sa.text("status = 'started'")
     )
 
+    op.execute(LEDGER)
+
 
 def downgrade() -> None:
+    op.execute("DROP VIEW ledger")
     op.drop_index("call_started_idx", table_name="call", postgresql_where=sa.text("status = 'started'"))
     op.drop_index("call_run_idx", table_name="call")
     op.drop_table("call")

@@ -1,0 +1,71 @@
+-- Reading a run: progress, trials, strategies. Nothing here changes anything.
+
+-- name: trial_counts
+SELECT state, count(*) AS trials FROM trial WHERE run = %(run)s GROUP BY state;
+
+-- name: job_counts
+SELECT state, count(*) AS jobs FROM job WHERE run = %(run)s GROUP BY state;
+
+-- name: tally_sums
+SELECT coalesce(sum(ok_calls), 0)::bigint AS ok_calls, coalesce(sum(error_calls), 0)::bigint AS error_calls,
+       coalesce(sum(unknown_calls), 0)::bigint AS unknown_calls,
+       coalesce(sum(input_tokens), 0)::bigint AS input_tokens,
+       coalesce(sum(output_tokens), 0)::bigint AS output_tokens,
+       coalesce(sum(unknown_usage_calls), 0)::bigint AS unknown_usage_calls,
+       coalesce(sum(cost_usd), 0) AS cost_usd, coalesce(sum(held_tokens), 0)::bigint AS held_tokens
+FROM tally WHERE run = %(run)s;
+
+-- name: error_counts
+SELECT error, count(*) AS calls FROM call WHERE run = %(run)s AND status IN ('error', 'unknown')
+GROUP BY error ORDER BY calls DESC, error;
+
+-- name: unpriced_models
+SELECT lane.model FROM run_lane JOIN lane ON lane.id = run_lane.lane JOIN run ON run.id = run_lane.run
+WHERE run_lane.run = %(run)s AND NOT run.experiment -> 'prices' ? lane.model ORDER BY lane.model;
+
+-- name: waits
+-- Why jobs of a run are not sent now: a lane is held, or a job has a time of its own.
+SELECT 'hold' AS why, lane.model, lane.hold_until AS until, lane.hold_reason AS reason,
+       (SELECT count(*) FROM job WHERE job.run = %(run)s AND job.lane = lane.id AND job.state = 'pending') AS jobs
+FROM run_lane JOIN lane ON lane.id = run_lane.lane
+WHERE run_lane.run = %(run)s AND lane.hold_until > now()
+UNION ALL
+SELECT 'retry', lane.model, min(job.not_before), job.retry_reason, count(*)
+FROM job JOIN lane ON lane.id = job.lane
+WHERE job.run = %(run)s AND job.state = 'pending' AND job.not_before > now()
+GROUP BY lane.model, job.retry_reason
+ORDER BY until;
+
+-- name: live_workers
+SELECT name, in_flight, waiting, waiting_until FROM worker WHERE lease_until > now() ORDER BY name;
+
+-- name: copy_calls
+-- What the analysis needs of the ledger: no texts.
+SELECT run_id, source_platform, task_id, strategy, repeat, round, sample, attempt, model, input_tokens, output_tokens,
+       total_tokens, cached_input_tokens, reasoning_tokens, latency_ms, status, error, "try", turn, kind, purpose,
+       retry_reason, used, http_status, response_id, first_byte_ms, finish_reason, cost_usd, worker, started_at,
+       finished_at
+FROM ledger WHERE run = %(run)s;
+
+-- name: read_outcomes
+SELECT task.task_id, strategy.name AS strategy, trial.repeat, task.goal, task.category, task.difficulty,
+       task.weight AS task_weight, trial.state AS status, trial.confirmed_success, trial.score,
+       extract(epoch FROM trial.finished_at - trial.started_at)::float8 AS latency_s, trial.answer AS output
+FROM trial JOIN task ON task.id = trial.task JOIN strategy ON strategy.id = trial.strategy
+WHERE trial.run = %(run)s ORDER BY task.position, strategy.position, trial.repeat;
+
+-- name: read_families
+SELECT name AS strategy, family, tier, position FROM strategy WHERE run = %(run)s ORDER BY position;
+
+-- name: copy_ledger
+SELECT json_build_object(
+  'run_id', run_id, 'source_platform', source_platform, 'task_id', task_id, 'strategy', strategy, 'repeat', repeat,
+  'round', round, 'sample', sample, 'attempt', attempt, 'model', model, 'input_tokens', input_tokens,
+  'output_tokens', output_tokens, 'total_tokens', total_tokens, 'cached_input_tokens', cached_input_tokens,
+  'reasoning_tokens', reasoning_tokens, 'latency_ms', latency_ms, 'status', status, 'error', error,
+  'content', content, 'try', try, 'turn', turn, 'kind', kind, 'purpose', purpose, 'retry_reason', retry_reason,
+  'used', used, 'http_status', http_status, 'response_id', response_id, 'first_byte_ms', first_byte_ms,
+  'finish_reason', finish_reason, 'usage', usage, 'cost_usd', cost_usd, 'worker', worker, 'started_at', started_at,
+  'finished_at', finished_at)
+FROM ledger WHERE run = %(run)s
+ORDER BY task_id, strategy, repeat, try, round, sample, attempt, turn;

@@ -1,0 +1,5 @@
+"""`python -m paretoken`."""
+
+from paretoken.cli import main
+
+main()

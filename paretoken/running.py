@@ -1,0 +1,191 @@
+"""`paretoken run` and `paretoken demo`: one experiment from its file to its tables, with all that it needs."""
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from paretoken.errors import RunFailed
+from paretoken.reporting import Out, folder, show, write
+
+if TYPE_CHECKING:
+    from db.connection import Connection
+    from paretoken.services import Services
+    from paretoken.simulator import SimulatedGateway
+    from scheduler.experiment import LoadedExperiment
+    from scheduler.progress import Progress
+    from workers.keys import Key
+
+Workers = Annotated[int, typer.Option(min=0, help="Worker processes to start; 0 leaves the work to others.")]
+Concurrency = Annotated[int, typer.Option(min=1, help="Calls in flight per worker at the most.")]
+
+# The demo's gateway answers like a quick real one.
+DEMO_LATENCY_MS = 150.0
+SIMULATED_SEED = 20
+
+
+def run(
+    experiment: Annotated[Path, typer.Argument(help="Experiment file (TOML).")],
+    out: Out = None,
+    run_id: Annotated[
+        str | None, typer.Option(help="Name of the run; default: the file's, or made from it.")
+    ] = None,
+    workers: Workers = 2,
+    concurrency: Concurrency = 64,
+) -> None:
+    """Run an experiment, or continue it where it stopped, and write its tables.
+
+    Starts a scheduler and workers of its own; more workers may join from other machines.
+    Without the two URL variables it uses embedded servers.
+
+    Example: paretoken run my.toml
+    """
+    run_experiment(experiment, out=out, run_id=run_id, workers=workers, concurrency=concurrency)
+
+
+def demo(out: Out = None, workers: Workers = 2, concurrency: Concurrency = 64) -> None:
+    """Run the arena example on embedded servers and a simulated gateway: no key, no cost, about a minute.
+
+    Example: paretoken demo --out demo
+    """
+    with demo_experiment() as experiment:
+        run_experiment(
+            experiment,
+            out=out,
+            run_id=None,
+            workers=workers,
+            concurrency=concurrency,
+            latency_ms=DEMO_LATENCY_MS,
+        )
+
+
+def run_experiment(
+    path: Path,
+    *,
+    out: Path | None,
+    run_id: str | None,
+    workers: int,
+    concurrency: int,
+    latency_ms: float = 0.0,
+) -> None:
+    """Everything from the file to the tables. What it starts it stops, whatever happens.
+
+    Raises:
+        RunFailed: the run was paused or cancelled, or trials ended without an answer; the tables are written.
+    """
+    from scheduler.experiment import load
+    from workers.keys import SIMULATED_KEY, read_key
+
+    loaded = load(path, run_id=run_id)
+    gateway = loaded.settings.gateway
+    key = SIMULATED_KEY if gateway.simulate else read_key(gateway.api_key_env)
+    files = folder(loaded.run_id, out)
+    with contextlib.ExitStack() as stack:
+        from paretoken.services import started_services
+
+        typer.echo("Starting the servers …", err=True)
+        services = stack.enter_context(started_services())
+        base_url = loaded.base_url
+        if gateway.simulate:
+            base_url = stack.enter_context(_simulated_gateway(loaded, latency_ms)).base_url
+        seen = _work(services, loaded, key, base_url, files, workers=workers, concurrency=concurrency)
+    _end(seen)
+
+
+def _simulated_gateway(loaded: "LoadedExperiment", latency_ms: float) -> "SimulatedGateway":
+    from paretoken.simulator import launch
+
+    return launch(
+        tasks=loaded.path.parent / loaded.settings.tasks,
+        seed=loaded.settings.seed or 0,
+        latency_ms=latency_ms,
+    )
+
+
+def _work(
+    services: "Services",
+    loaded: "LoadedExperiment",
+    key: "Key",
+    base_url: str | None,
+    files: Path,
+    *,
+    workers: int,
+    concurrency: int,
+) -> "Progress":
+    from db import connection as database
+    from db.runs import resume_run
+    from paretoken.ledger import write_ledger
+    from paretoken.settings import read_settings
+    from scheduler.plan import plan
+
+    with database.connect(services.database_url) as connection:
+        planned = plan(connection, loaded, key_fingerprint=key.fingerprint, base_url=base_url)
+        for warning in planned.warnings:
+            typer.echo(f"Warning: {warning}", err=True)
+        verb = "continues" if planned.continued else "starts"
+        typer.echo(
+            f"Run {planned.run_id} {verb}: {planned.trials:,} trials, {planned.jobs:,} calls planned so far.",
+            err=True,
+        )
+        if planned.continued:
+            resume_run(connection, run=planned.run)
+        logs = read_settings().home / "logs" / planned.run_id
+        seen = _until_done(
+            connection, services, planned.run_id, logs, workers=workers, concurrency=concurrency
+        )
+        show(write(connection, planned.run_id, files))
+        write_ledger(connection, planned.run_id, files / "ledger.jsonl")
+    return seen
+
+
+def _until_done(
+    connection: "Connection", services: "Services", run_id: str, logs: Path, *, workers: int, concurrency: int
+) -> "Progress":
+    from db.runs import pause_run
+    from paretoken.live import watch
+    from paretoken.processes import Crew
+
+    crew = Crew(services=services, logs=logs)
+
+    def alive() -> None:
+        if crew.dead():
+            raise RunFailed(
+                f"A scheduler or worker has ended by itself; see {logs}. The same command continues."
+            )
+
+    try:
+        crew.start(workers=workers, concurrency=concurrency)
+        return watch(connection, run_id, alive=alive)
+    except KeyboardInterrupt:
+        typer.echo("Stopping: calls in flight finish. The same command continues the run.", err=True)
+        pause_run(connection, run_id=run_id, reason="Interrupted at the keyboard.")
+        raise
+    finally:
+        crew.stop()
+
+
+def _end(seen: "Progress") -> None:
+    from paretoken.status import needs_attention
+
+    if seen.state != "finished":
+        raise RunFailed(f"Run {seen.run_id} is {seen.state}: {seen.reason or 'no reason given'}")
+    if needs_attention(seen):
+        bad = ", ".join(
+            f"{seen.trials[s]} {s}" for s in ("failed", "over_budget", "review") if seen.trials.get(s)
+        )
+        raise RunFailed(f"Run {seen.run_id} is finished, but not every trial has an answer: {bad}.")
+
+
+@contextlib.contextmanager
+def demo_experiment() -> Iterator[Path]:
+    """The arena example, which the package carries, in a folder of its own."""
+    from importlib.resources import as_file, files
+
+    with tempfile.TemporaryDirectory(prefix="paretoken-demo-") as scratch:
+        with as_file(files("paretoken.arena")) as arena:
+            shutil.copytree(arena, scratch, dirs_exist_ok=True)
+        yield Path(scratch) / "experiment.toml"

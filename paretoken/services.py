@@ -1,0 +1,96 @@
+"""The database and the broker that a command works with: the user's own, or the embedded ones."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from paretoken import servers
+from paretoken.errors import InputError
+from paretoken.settings import BROKER_URL, DATABASE_URL, Settings, read_settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Services:
+    """Where the two servers answer; the URLs hold passwords."""
+
+    database_url: str = field(repr=False)
+    broker_url: str = field(repr=False)
+
+
+def own_services() -> Services:
+    """The servers that the environment names, for processes that never start servers themselves.
+
+    Raises:
+        InputError: it names none.
+    """
+    settings = read_settings()
+    if settings.database_url is None or settings.broker_url is None:
+        raise InputError(
+            f"Set {DATABASE_URL} and {BROKER_URL}, the same on every machine. "
+            "On one machine: eval the lines of `paretoken servers start --shell`."
+        )
+    return Services(database_url=settings.database_url, broker_url=settings.broker_url)
+
+
+@contextmanager
+def started_services(*, broker: bool = True) -> Iterator[Services]:
+    """The user's own servers, or the embedded ones: started, migrated, and stopped again if they did not run before.
+
+    `broker = False` is for commands that only need the database.
+    """
+    settings = read_settings()
+    if settings.database_url is not None and settings.broker_url is not None:
+        if broker:
+            require_reachable(settings.broker_url)
+        _require_migrated(settings.database_url)
+        yield Services(database_url=settings.database_url, broker_url=settings.broker_url)
+        return
+    running = _embedded_running(settings)
+    found = servers.start(settings.home)
+    try:
+        _upgrade(found.database_url)
+        yield Services(database_url=found.database_url, broker_url=found.broker_url)
+    finally:
+        if not running:
+            servers.stop(settings.home)
+
+
+@contextmanager
+def readable_database() -> Iterator[str]:
+    """URL of the database for a command that only reads; the embedded one is started for it where it does not run."""
+    with started_services(broker=False) as services:
+        yield services.database_url
+
+
+def _embedded_running(settings: Settings) -> bool:
+    state = servers.status(settings.home)
+    return state.postgres.running and state.valkey.running
+
+
+def _upgrade(database_url: str) -> None:
+    from db.migration import upgrade
+
+    upgrade(database_url)
+
+
+def _require_migrated(database_url: str) -> None:
+    from db.migration import require_current
+
+    require_current(database_url)
+
+
+def require_reachable(broker_url: str) -> None:
+    """Raise `BrokerUnreachable` unless the broker answers."""
+    import redis
+
+    from scheduler.errors import BrokerUnreachable
+
+    broker = redis.Redis.from_url(broker_url, socket_connect_timeout=3, socket_timeout=5)
+    try:
+        broker.ping()
+    except redis.RedisError as error:
+        raise BrokerUnreachable(
+            f"No broker answers at {BROKER_URL}: {error}. Start it, or correct the URL."
+        ) from None
+    finally:
+        broker.close()

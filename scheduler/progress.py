@@ -1,0 +1,110 @@
+"""How far a run is: counts, tokens, cost, what waits and why. Read from Postgres alone."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from db.connection import Connection
+from db.queries import SQL
+from db.runs import find_run
+
+OPEN_STATES = ("pending", "running")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wait:
+    """Jobs that are not sent now, and until when."""
+
+    why: str
+    """`hold`: the gateway asked everybody to wait; `retry`: a job waits for its next try."""
+    model: str
+    until: datetime
+    reason: str | None
+    jobs: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """A run at one moment."""
+
+    run_id: str
+    state: str
+    reason: str | None
+    simulated: bool
+    created_at: datetime
+    finished_at: datetime | None
+    trials: Mapping[str, int]
+    """State -> number."""
+    jobs: Mapping[str, int]
+    ok_calls: int
+    error_calls: int
+    unknown_calls: int
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float
+    """Of the calls whose cost is known."""
+    unpriced_models: Sequence[str]
+    unknown_usage_calls: int
+    errors: Mapping[str, int]
+    """Class of error -> calls."""
+    waits: Sequence[Wait]
+    workers: int
+    in_flight: int
+    waiting: int
+
+    @property
+    def total_trials(self) -> int:
+        return sum(self.trials.values())
+
+    @property
+    def open_trials(self) -> int:
+        return sum(self.trials.get(state, 0) for state in OPEN_STATES)
+
+    @property
+    def calls(self) -> int:
+        """Calls that have an outcome."""
+        return self.ok_calls + self.error_calls + self.unknown_calls
+
+    @property
+    def open_jobs(self) -> int:
+        return sum(self.jobs.get(state, 0) for state in ("pending", "queued", "running"))
+
+
+def progress(connection: Connection, run_id: str) -> Progress:
+    """Where the run stands.
+
+    Raises:
+        UnknownRun: no run has this name; the message lists the newest ones.
+    """
+    row = find_run(connection, run_id)
+    at = {"run": row["id"]}
+    tally = connection.execute(SQL["tally_sums"], at).fetchone()
+    assert tally is not None
+    workers = connection.execute(SQL["live_workers"]).fetchall()
+    return Progress(
+        run_id=run_id,
+        state=row["state"],
+        reason=row["reason"],
+        simulated=row["simulated"],
+        created_at=row["created_at"],
+        finished_at=row["finished_at"],
+        trials={r["state"]: r["trials"] for r in connection.execute(SQL["trial_counts"], at)},
+        jobs={r["state"]: r["jobs"] for r in connection.execute(SQL["job_counts"], at)},
+        ok_calls=tally["ok_calls"],
+        error_calls=tally["error_calls"],
+        unknown_calls=tally["unknown_calls"],
+        input_tokens=tally["input_tokens"],
+        output_tokens=tally["output_tokens"],
+        cost_usd=tally["cost_usd"],
+        unknown_usage_calls=tally["unknown_usage_calls"],
+        unpriced_models=[r["model"] for r in connection.execute(SQL["unpriced_models"], at)],
+        errors=(
+            {r["error"]: r["calls"] for r in connection.execute(SQL["error_counts"], at)}
+            if tally["error_calls"] or tally["unknown_calls"]
+            else {}
+        ),
+        waits=[Wait(**r) for r in connection.execute(SQL["waits"], at)],
+        workers=len(workers),
+        in_flight=sum(r["in_flight"] for r in workers),
+        waiting=sum(r["waiting"] for r in workers),
+    )
