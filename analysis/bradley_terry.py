@@ -34,14 +34,23 @@ class Fit:
     """Newton steps that were needed; `MAX_STEPS` means that it did not converge."""
     largest_gradient: float
     """Largest absolute element of the gradient at `theta`: 0 at the maximum."""
+    tie_strength: float | None = None
+    """ν of Davidson's model; None where ties are half wins. `bread` then has a last row and column for log ν."""
+
+    @property
+    def converged(self) -> bool:
+        """Whether the maximum was found."""
+        return self.steps < MAX_STEPS
 
 
 def win_matrix(cells: Cells) -> Floats:
     """(S, S) how much the row strategy won over the column strategy, ties as half a win for both."""
-    size = len(cells.strategies)
-    wins = np.bincount(cells.first * size + cells.second, cells.win + cells.tie / 2, size * size)
-    losses = np.bincount(cells.second * size + cells.first, cells.loss + cells.tie / 2, size * size)
-    return np.asarray((wins + losses).reshape(size, size), dtype=np.float64)
+    return _pair_sums(cells, cells.win + cells.tie / 2, cells.loss + cells.tie / 2)
+
+
+def decisive_and_tied(cells: Cells) -> tuple[Floats, Floats]:
+    """Two (S, S) matrices: how much the row strategy won over the column strategy, and how much they tied."""
+    return _pair_sums(cells, cells.win, cells.loss), _pair_sums(cells, cells.tie, cells.tie)
 
 
 def fit(wins: Floats, l2: float) -> Fit:
@@ -54,14 +63,19 @@ def fit(wins: Floats, l2: float) -> Fit:
     Raises:
         NotIdentifiedError: without penalty, where some strategies never won against the others.
     """
-    if l2 == 0 and len(wins) > 1 and connected_components(wins > 0, connection="strong")[0] > 1:
-        raise NotIdentifiedError(
-            "The maximum likelihood is infinite: some strategies never won against the others. Use --l2 0.01."
-        )
+    refuse_unbounded(wins, l2)
     theta, steps = fit_batch(wins[None], l2)
     information, gradient = _derivatives(wins[None], theta, l2)
     largest = float(np.abs(gradient).max(initial=0.0))
     return Fit(theta=theta[0], bread=_inverse(information[0], l2), steps=steps, largest_gradient=largest)
+
+
+def refuse_unbounded(wins: Floats, l2: float) -> None:
+    """Raises `NotIdentifiedError` where without a penalty some differences would be infinite (Ford 1957)."""
+    if l2 == 0 and len(wins) > 1 and connected_components(wins > 0, connection="strong")[0] > 1:
+        raise NotIdentifiedError(
+            "The maximum likelihood is infinite: some strategies never won against the others. Use --l2 0.01."
+        )
 
 
 def fit_batch(wins: Floats, l2: float) -> tuple[Floats, int]:
@@ -81,6 +95,16 @@ def fit_batch(wins: Floats, l2: float) -> tuple[Floats, int]:
     return theta, MAX_STEPS
 
 
+def task_scores(cells: Cells, fitted: Fit) -> Floats:
+    """(T, S) gradient of each task's log-likelihood by the abilities."""
+    size, tasks = len(cells.strategies), len(cells.tasks)
+    gap = fitted.theta[cells.second] - fitted.theta[cells.first]
+    surplus = cells.win + cells.tie / 2 - cells.total / (1 + np.exp(gap))
+    scores = np.bincount(cells.task * size + cells.first, surplus, tasks * size)
+    scores -= np.bincount(cells.task * size + cells.second, surplus, tasks * size)
+    return np.asarray(scores.reshape(tasks, size))
+
+
 def elo(theta: Floats, anchor: int | None = None) -> Floats:
     """Elo with its mean, or the strategy `anchor`, at 1000."""
     zero = theta.mean() if anchor is None else theta[anchor]
@@ -90,6 +114,13 @@ def elo(theta: Floats, anchor: int | None = None) -> Floats:
 def expected(theta: Floats) -> Floats:
     """(…, S) abilities -> (…, S, S) probability that the row strategy beats the column strategy."""
     return np.asarray(1 / (1 + np.exp(theta[..., None, :] - theta[..., :, None])))
+
+
+def _pair_sums(cells: Cells, forward: Floats, backward: Floats) -> Floats:
+    size = len(cells.strategies)
+    wins = np.bincount(cells.first * size + cells.second, forward, size * size)
+    losses = np.bincount(cells.second * size + cells.first, backward, size * size)
+    return np.asarray((wins + losses).reshape(size, size), dtype=np.float64)
 
 
 def _derivatives(wins: Floats, theta: Floats, l2: float) -> tuple[Floats, Floats]:

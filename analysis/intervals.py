@@ -13,52 +13,34 @@ error of abilities, of their differences and of anything computed from them come
 import numpy as np
 from scipy import stats
 
-from analysis.arrays import Floats, Ints
-from analysis.bradley_terry import Fit, fit_batch, win_matrix
+from analysis import bradley_terry, davidson
+from analysis.arrays import Floats
+from analysis.bradley_terry import Fit
 from analysis.comparisons import Cells
+from analysis.resampling import refit
+from analysis.weighting import Ties
 
 
 def task_influence(cells: Cells, fitted: Fit) -> Floats:
-    """(T, S) how far each task moved each ability, in logits; its columns sum to 0 without a penalty."""
+    """(T, S) how far each task moved each ability, in logits."""
+    model = bradley_terry if fitted.tie_strength is None else davidson
     size = len(cells.strategies)
-    tasks = len(cells.tasks)
-    gap = fitted.theta[cells.second] - fitted.theta[cells.first]
-    surplus = cells.win + cells.tie / 2 - cells.total / (1 + np.exp(gap))
-    scores = np.bincount(cells.task * size + cells.first, surplus, tasks * size)
-    scores -= np.bincount(cells.task * size + cells.second, surplus, tasks * size)
-    return np.asarray(scores.reshape(tasks, size) @ fitted.bread)
+    return np.asarray((model.task_scores(cells, fitted) @ fitted.bread)[:, :size])
 
 
-def jackknife_influence(cells: Cells, l2: float, fitted: Fit) -> Floats:
+def jackknife_influence(cells: Cells, fitted: Fit, *, l2: float, ties: Ties) -> Floats:
     """(T, S) influences from leaving out one task after the other: safer than the sandwich with few tasks.
 
-    Scaled so that the CR1 formula gives the jackknife's (T-1)/T · Σ_t (θ_(t) - θ)(θ_(t) - θ)', with each
-    θ_(t) fitted anew (Efron & Stein 1981; CV3 of MacKinnon, Nielsen & Webb 2023, JAE 38:671).
+    Scaled so that the CR1 formula gives the jackknife's (T-1)/T · Σ_t (θ_(t) - θ)(θ_(t) - θ)', with each θ_(t)
+    fitted anew (Efron & Stein 1981; CV3 of MacKinnon, Nielsen & Webb 2023, JAE 38:671).
     """
     used = np.unique(cells.task)
-    left_out = leave_one_out(cells, l2)
+    weights = np.ones((len(used), len(cells.tasks)))
+    weights[np.arange(len(used)), used] = 0
+    left_out = refit(cells, weights, l2=l2, ties=ties)
     influence = np.zeros((len(cells.tasks), len(cells.strategies)))
     influence[used] = (fitted.theta - left_out) * (len(used) - 1) / len(used)
     return influence
-
-
-def leave_one_out(cells: Cells, l2: float) -> Floats:
-    """(tasks with comparisons, S) abilities without each task."""
-    whole = win_matrix(cells)
-    used = np.unique(cells.task)
-    parts = task_win_matrices(cells, used)
-    theta, _ = fit_batch(whole - parts, l2)
-    return theta
-
-
-def task_win_matrices(cells: Cells, tasks: Ints) -> Floats:
-    """(len(tasks), S, S) win matrix of each task; `tasks` are sorted task numbers."""
-    size = len(cells.strategies)
-    rows = np.searchsorted(tasks, cells.task)
-    shape = len(tasks) * size * size
-    wins = np.bincount((rows * size + cells.first) * size + cells.second, cells.win + cells.tie / 2, shape)
-    losses = np.bincount((rows * size + cells.second) * size + cells.first, cells.loss + cells.tie / 2, shape)
-    return np.asarray((wins + losses).reshape(len(tasks), size, size), dtype=np.float64)
 
 
 def t_quantile(level: float, degrees: int) -> float:

@@ -4,9 +4,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analysis import health
+from analysis import davidson, health
 from analysis.arrays import Bools, Floats, Ints
-from analysis.bradley_terry import ELO_PER_THETA, Fit, elo, fit, win_matrix
+from analysis.bradley_terry import ELO_PER_THETA, Fit, decisive_and_tied, elo, fit, win_matrix
 from analysis.comparisons import Cells
 from analysis.errors import NotIdentifiedError, OptionError
 from analysis.intervals import jackknife_influence, t_quantile, task_influence
@@ -66,8 +66,9 @@ class Ranking:
     @property
     def covariance(self) -> Floats | None:
         """(S, S) covariance of Elo (with the anchor, of the differences to it)."""
+        size = len(self.strategies)
         if self.options.standard_errors == "plain":
-            return _contrast(self) @ self.fitted.bread @ _contrast(self).T * ELO_PER_THETA**2
+            return _contrast(self) @ self.fitted.bread[:size, :size] @ _contrast(self).T * ELO_PER_THETA**2
         if self.influence is None:
             return None
         return np.asarray(self.n_tasks / (self.n_tasks - 1) * self.influence.T @ self.influence)
@@ -105,7 +106,7 @@ def rank(cells: Cells, options: Options) -> Ranking:
         raise OptionError(
             f"anchor {options.anchor!r} has no comparisons; known are {', '.join(cells.strategies)}."
         )
-    fitted = fit(win_matrix(weighed), options.l2)
+    fitted = fit_cells(weighed, options)
     above, below = health.open_sides(win_matrix(weighed))
     ranking = Ranking(
         options=options,
@@ -119,6 +120,13 @@ def rank(cells: Cells, options: Options) -> Ranking:
         open_below=below,
     )
     return replace(ranking, influence=_influence(ranking))
+
+
+def fit_cells(weighed: Cells, options: Options) -> Fit:
+    """Fit the model that the tie rule asks for."""
+    if options.weighting.ties == "davidson":
+        return davidson.fit(*decisive_and_tied(weighed), options.l2)
+    return fit(win_matrix(weighed), options.l2)
 
 
 def anchor_index(ranking: Ranking) -> int | None:
@@ -148,7 +156,9 @@ def _influence(ranking: Ranking) -> Floats | None:
     if ranking.degrees < 1:
         return None
     rows = (
-        jackknife_influence(ranking.weighed, ranking.options.l2, ranking.fitted)
+        jackknife_influence(
+            ranking.weighed, ranking.fitted, l2=ranking.options.l2, ties=ranking.options.weighting.ties
+        )
         if ranking.jackknifed
         else task_influence(ranking.weighed, ranking.fitted)
     )

@@ -69,7 +69,7 @@ class ScalingRow:
             return _UNKNOWN
         if self.elo_low is None or self.elo_high is None:
             return f"{self.elo:,.1f}"
-        return f"{self.elo:,.1f} [{_limit(self.elo_low)}, {_limit(self.elo_high)}]"
+        return f"{self.elo:,.1f} ({_limit(self.elo_low)} to {_limit(self.elo_high)})"
 
 
 def scaling_rows(study: Study) -> tuple[ScalingRow, ...]:

@@ -56,18 +56,33 @@ def test_sum_of_weights_sets_how_strong_the_penalty_is(humaneval_cells: Cells) -
 
 def test_llmfao_maximum_likelihood(shared: Callable[[str], pl.DataFrame]) -> None:
     """Half-win ties, weight 1, no penalty: Elo as published to 1e-4."""
-    raw = shared("llmfao.csv.gz")
-    table = raw.select(
+    cells = cells_from_comparisons(llmfao(shared))
+    ranking = rank(cells, Options(weighting=Weighting(weight="comparison"), l2=0))
+    assert ranking.elo - 1000 == pytest.approx(published_llmfao(shared, "bradley_terry", ranking), abs=1e-4)
+
+
+def test_llmfao_with_ties_as_outcomes(shared: Callable[[str], pl.DataFrame]) -> None:
+    """Newman's tie-aware scores are those of Davidson's model: Elo as published to 0.01."""
+    cells = cells_from_comparisons(llmfao(shared))
+    options = Options(weighting=Weighting(weight="comparison", ties="davidson"), l2=0)
+    ranking = rank(cells, options)
+    assert ranking.elo - 1000 == pytest.approx(published_llmfao(shared, "newman", ranking), abs=1e-2)
+
+
+def llmfao(shared: Callable[[str], pl.DataFrame]) -> pl.DataFrame:
+    return shared("llmfao.csv.gz").select(
         task_id=pl.col("prompt").cast(pl.String),
         winner=pl.when(pl.col("winner") == "right").then("right").otherwise("left"),
         loser=pl.when(pl.col("winner") == "right").then("left").otherwise("right"),
         tie=pl.col("winner") == "tie",
     )
-    expected = shared("llmfao_expected.csv").filter(pl.col("algorithm") == "bradley_terry")
-    ranking = rank(cells_from_comparisons(table), Options(weighting=Weighting(weight="comparison"), l2=0))
+
+
+def published_llmfao(shared: Callable[[str], pl.DataFrame], algorithm: str, ranking: Ranking) -> np.ndarray:
+    expected = shared("llmfao_expected.csv").filter(pl.col("algorithm") == algorithm)
     strength = dict(zip(expected["item"], expected["score"], strict=True))
     published = np.log([strength[name] for name in ranking.strategies]) * ELO_PER_THETA
-    assert ranking.elo - 1000 == pytest.approx(published - published.mean(), abs=1e-4)
+    return published - published.mean()
 
 
 def citations(shared: Callable[[str], pl.DataFrame]) -> pl.DataFrame:
