@@ -22,7 +22,7 @@ def start(as_json: _Json = False) -> None:
 
     With --json the two URLs are printed with their passwords, for your own scripts.
 
-    Example: export PARETOKEN_DATABASE_URL=$(paretoken servers start --json | jq -r .database_url)
+    Example: paretoken servers start --json
     """
     from paretoken import servers
 

@@ -104,7 +104,7 @@ def _remove_stale_pid_file(data: Path) -> None:
     if not pid_file.exists():
         return
     pid = pid_file.read_text().partition("\n")[0].strip()
-    if not pid.isdigit() or str(data) not in command_line(int(pid)):
+    if not pid.isdigit() or not any(str(data) in argument for argument in command_line(int(pid))):
         pid_file.unlink()
 
 

@@ -30,7 +30,7 @@ class Process:
     name: str
     folder: Path
     marker: str
-    """An argument that stands on this server's command line and on no other program's."""
+    """Text that stands on this server's command line and on no other program's."""
 
     @property
     def log(self) -> Path:
@@ -62,7 +62,9 @@ class Process:
             return None
         text = self.lock.read_text()
         # A killed server's children hold the lock a little longer than it lives, and its id may be reused.
-        return int(text) if text.isdigit() and self.marker in command_line(int(text)) else None
+        if text.isdigit() and any(self.marker in argument for argument in command_line(int(text))):
+            return int(text)
+        return None
 
     def start(self, *, account: str, command: Sequence[str]) -> None:
         """Start `command` as a daemon."""
@@ -126,7 +128,7 @@ def command_line(pid: int) -> list[str]:
     shown = subprocess.run(
         ["ps", "-ww", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False
     )
-    return shown.stdout.split()
+    return shown.stdout.splitlines()  # in one piece: where an argument ends is not told
 
 
 def wait_until(condition: Callable[[], bool], *, timeout_s: float) -> bool:

@@ -47,8 +47,9 @@ def home() -> Iterator[Path]:
     """A data folder that every user can reach; its servers are stopped afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="paretoken-test-"))
     folder.chmod(0o755)
-    yield folder / "home"
-    remove(folder / "home")
+    home = folder / 'a "home" with é'
+    yield home
+    remove(home)
     shutil.rmtree(folder)
 
 
@@ -286,6 +287,13 @@ def test_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="PARETOKEN_HOME"):
         servers.start(tmp_path / "file" / "home")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_read_only_folder(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(InputError, match=r"cannot be used \(Permission denied\): set PARETOKEN_HOME"):
+        servers.start(tmp_path / "home")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
