@@ -172,7 +172,6 @@ worker = Table(
     _time("started_at", nullable=False, default="now()"),
     Column("in_flight", Integer, nullable=False, server_default="0"),
     Column("waiting", Integer, nullable=False, server_default="0", comment="jobs that wait for capacity"),
-    _time("waiting_until"),
 )
 
 judging = Table(

@@ -91,7 +91,6 @@ async def heartbeat(
     lease_s: float,
     in_flight: int,
     waiting: int,
-    waiting_s: float | None,
 ) -> None:
     """Renew the lease on everything the worker holds, and say how busy it is."""
     await connection.execute(
@@ -101,7 +100,6 @@ async def heartbeat(
             "lease_s": lease_s,
             "in_flight": in_flight,
             "waiting": waiting,
-            "waiting_s": waiting_s,
         },
     )
 

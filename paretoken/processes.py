@@ -70,9 +70,7 @@ def _ready(until_stdin_closes: bool) -> Services:
     from db.migration import require_current
 
     services = own_services()
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
-    )
+    _log_to_stderr()
     if until_stdin_closes:
         threading.Thread(target=_end_with_stdin, daemon=True).start()
     require_reachable(services.broker_url)
@@ -80,8 +78,19 @@ def _ready(until_stdin_closes: bool) -> Services:
     return services
 
 
+def _log_to_stderr() -> None:
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
+    )
+    # One line per request or message would be most of the log and much of the work.
+    for chatty in ("httpx2", "celery", "alembic"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
+
+
 def _end_with_stdin() -> None:
-    sys.stdin.buffer.read()
+    # Not sys.stdin: its lock, held by this thread, would break the interpreter's shutdown.
+    while os.read(0, 4096):
+        pass
     os.kill(os.getpid(), signal.SIGTERM)
 
 

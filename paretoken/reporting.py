@@ -79,7 +79,8 @@ def show(summary: "ReportSummary") -> None:
     from analysis.report.scaling_table import HEADERS
     from analysis.safetext import terminal_text
 
-    console = Console(soft_wrap=not sys.stdout.isatty())
+    # A pipe has no width of its own; a table that is cut to 80 columns says nothing.
+    console = Console(width=None if sys.stdout.isatty() else 150)
     table = Table(*HEADERS)
     for row in summary.rows:
         table.add_row(*(Text(terminal_text(cell)) for cell in row.texts()))

@@ -65,10 +65,11 @@ class Scheduler:
         ticks_per_reap = round(REAP_EVERY_S / IDLE_S)
         ticks = 0
         while not self._stop.is_set():
-            dispatched = dispatcher.tick()
+            # Reaping comes first: it marks the broker before anything is published there.
             if ticks % ticks_per_reap == 0:
                 reaper.tick()
             ticks += 1
+            dispatched = dispatcher.tick()
             for run_id in dispatch.finish_runs(connection):
                 log.info("Run %s is finished.", run_id)
             self._stop.wait(BUSY_S if dispatched else IDLE_S)

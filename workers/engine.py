@@ -13,7 +13,7 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 import redis.asyncio
@@ -33,6 +33,8 @@ from workers.reservation import estimated_tokens
 from workers.settling import settle
 
 log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
 
 POOL_SIZE = 4
 # A wait of the limiter that is longer than this sends the job back to Postgres; it would only fill memory here.
@@ -74,12 +76,13 @@ class Engine:
         self._services: list[asyncio.Task[None]] = []
         self._gateways: dict[tuple[str, str, bool], Gateway] = {}
         self._proven: set[tuple[int, int]] = set()
-        self._waiting: dict[int, float] = {}
+        self._in_flight = 0
         self._stopping = asyncio.Event()
         self._lease_over = 0.0
 
     async def open(self) -> None:
         """Connect, take the lease and begin to commit and advance."""
+        self._stopped = asyncio.create_task(self._stopping.wait())
         await self._pool.open(wait=True)
         await self._beat()
         for service in (self._heartbeat(), self._committer.run(), self._advancer.run()):
@@ -91,7 +94,7 @@ class Engine:
             return
         jobs = await self._patiently(lambda: self._claim(shard))
         for number, job in enumerate(jobs):
-            if not await self._slot():
+            if not await self._unless_stopping(self._slots.acquire()):
                 await self._hand_back([(job, 0.0) for job in jobs[number:]])
                 return
             task = asyncio.create_task(self._job(job))
@@ -124,18 +127,14 @@ class Engine:
         while not self._committer.due.empty():
             await self._advancer.advance([self._committer.due.get_nowait()])
 
-    async def _slot(self) -> bool:
-        """Wait for a free slot; False when the worker stops first."""
-        slot = asyncio.ensure_future(self._slots.acquire())
-        stop = asyncio.ensure_future(self._stopping.wait())
-        await asyncio.wait({slot, stop}, return_when=asyncio.FIRST_COMPLETED)
-        stop.cancel()
-        if slot.done() and not self._stopping.is_set():
-            return True
-        if slot.done():
-            self._slots.release()
-        slot.cancel()
-        return False
+    async def _unless_stopping(self, work: Coroutine[Any, Any, Result]) -> Result | None:
+        """The result of `work`, or None when the worker stops first; `work` is cancelled then."""
+        task = asyncio.create_task(work)
+        await asyncio.wait({task, self._stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task})
+        return None if task.cancelled() else task.result()
 
     async def _claim(self, shard: Shard) -> list[Claimed]:
         async with self._pool.connection() as connection:
@@ -208,27 +207,16 @@ class Engine:
         lease_s = run.timeout_s + MAX_WAIT_S + self._settings.lease_s
         while not self._stopping.is_set():
             try:
-                decision = await self._limiter.acquire(lane, ticket, tokens, run.limits, lease_s)
+                decision = await self._unless_stopping(
+                    self._limiter.turn(lane, ticket, tokens, run.limits, lease_s)
+                )
             except LimiterUnavailable as error:
-                log.warning("%s Nothing is sent meanwhile.", error)
-                await self._wait(job, _LIMITER_RETRY_S)
+                log.warning("%s", error)
+                await self._unless_stopping(asyncio.sleep(_LIMITER_RETRY_S))
                 continue
-            if not decision.granted:
-                return decision.wait_s
-            if decision.wait_s <= 0:
-                return None
-            # Asked once more after the wait: a 429 may have stopped everybody meanwhile.
-            await self._wait(job, decision.wait_s)
-        await self._limiter_says(self._limiter.give_up(lane, ticket))
+            if decision is not None:
+                return None if decision.granted else decision.wait_s
         return 0.0
-
-    async def _wait(self, job: Claimed, wait_s: float) -> None:
-        self._waiting[job.job] = time.monotonic() + wait_s
-        try:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), wait_s)
-        finally:
-            del self._waiting[job.job]
 
     async def _call(self, run: RunContext, request: Request) -> Outcome:
         # Looked at once more just before sending: a process that was frozen must not send what was given to another.
@@ -239,7 +227,11 @@ class Engine:
                 error="not_sent",
                 message="The worker's lease was over before the request was sent.",
             )
-        return await self._gateway(run).complete(request)
+        self._in_flight += 1
+        try:
+            return await self._gateway(run).complete(request)
+        finally:
+            self._in_flight -= 1
 
     def _gateway(self, run: RunContext) -> Gateway:
         key = (run.base_url, run.key.fingerprint, run.stream)
@@ -317,9 +309,8 @@ class Engine:
                 connection,
                 worker=self.worker,
                 lease_s=self._settings.lease_s,
-                in_flight=len(self._jobs) - len(self._waiting),
-                waiting=len(self._waiting),
-                waiting_s=max(self._waiting.values()) - renewed if self._waiting else None,
+                in_flight=self._in_flight,
+                waiting=len(self._jobs) - self._in_flight,
             )
         self._lease_over = renewed + self._settings.lease_s
 

@@ -7,10 +7,12 @@ of the worker drains the engine when Celery stops.
 import asyncio
 import logging
 import threading
+import warnings
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from celery import Celery, bootsteps
+from celery.platforms import SecurityWarning
 
 from workers.app import SHARD_TASK, Shard, make_app
 from workers.engine import Engine, EngineSettings
@@ -89,16 +91,19 @@ def worker_app(settings: EngineSettings) -> Celery:
     return app
 
 
-def run_worker(settings: EngineSettings, *, log_level: str = "INFO") -> None:
+def run_worker(settings: EngineSettings) -> None:
     """Work until SIGTERM or SIGINT; a second one ends at once."""
+    # The warning is about pickled messages; only JSON is accepted here.
+    warnings.filterwarnings("ignore", category=SecurityWarning)
     worker_app(settings).worker_main(
         [
+            "--quiet",
             "worker",
             "--pool=threads",
             f"--concurrency={SLOTS}",
             "--without-gossip",
             "--without-mingle",
             "--without-heartbeat",
-            f"--loglevel={log_level}",
+            "--loglevel=WARNING",
         ]
     )

@@ -37,7 +37,7 @@ GROUP BY lane.model, job.retry_reason
 ORDER BY until;
 
 -- name: live_workers
-SELECT name, in_flight, waiting, waiting_until FROM worker WHERE lease_until > now() ORDER BY name;
+SELECT name, in_flight, waiting FROM worker WHERE lease_until > now() ORDER BY name;
 
 -- name: copy_calls
 -- What the analysis needs of the ledger: no texts.
@@ -58,14 +58,10 @@ WHERE trial.run = %(run)s ORDER BY task.position, strategy.position, trial.repea
 SELECT name AS strategy, family, tier, position FROM strategy WHERE run = %(run)s ORDER BY position;
 
 -- name: copy_ledger
-SELECT json_build_object(
-  'run_id', run_id, 'source_platform', source_platform, 'task_id', task_id, 'strategy', strategy, 'repeat', repeat,
-  'round', round, 'sample', sample, 'attempt', attempt, 'model', model, 'input_tokens', input_tokens,
-  'output_tokens', output_tokens, 'total_tokens', total_tokens, 'cached_input_tokens', cached_input_tokens,
-  'reasoning_tokens', reasoning_tokens, 'latency_ms', latency_ms, 'status', status, 'error', error,
-  'content', content, 'try', try, 'turn', turn, 'kind', kind, 'purpose', purpose, 'retry_reason', retry_reason,
-  'used', used, 'http_status', http_status, 'response_id', response_id, 'first_byte_ms', first_byte_ms,
-  'finish_reason', finish_reason, 'usage', usage, 'cost_usd', cost_usd, 'worker', worker, 'started_at', started_at,
-  'finished_at', finished_at)
-FROM ledger WHERE run = %(run)s
-ORDER BY task_id, strategy, repeat, try, round, sample, attempt, turn;
+SELECT row_to_json(line) FROM (
+  SELECT run_id, source_platform, task_id, strategy, repeat, round, sample, attempt, model, input_tokens,
+         output_tokens, total_tokens, cached_input_tokens, reasoning_tokens, latency_ms, status, error, content, try,
+         turn, kind, purpose, retry_reason, used, http_status, response_id, first_byte_ms, finish_reason, usage,
+         cost_usd, worker, started_at, finished_at
+  FROM ledger WHERE run = %(run)s
+  ORDER BY task_id, strategy, repeat, try, round, sample, attempt, turn) AS line;

@@ -3,16 +3,14 @@
 
 -- name: heartbeat
 -- One row carries the lease of all that a worker holds.
-INSERT INTO worker (name, lease_until, in_flight, waiting, waiting_until)
-VALUES (%(worker)s, now() + make_interval(secs => %(lease_s)s), %(in_flight)s, %(waiting)s,
-        now() + make_interval(secs => %(waiting_s)s))
+INSERT INTO worker (name, lease_until, in_flight, waiting)
+VALUES (%(worker)s, now() + make_interval(secs => %(lease_s)s), %(in_flight)s, %(waiting)s)
 ON CONFLICT (name) DO UPDATE
-SET lease_until = EXCLUDED.lease_until, in_flight = EXCLUDED.in_flight, waiting = EXCLUDED.waiting,
-    waiting_until = EXCLUDED.waiting_until;
+SET lease_until = EXCLUDED.lease_until, in_flight = EXCLUDED.in_flight, waiting = EXCLUDED.waiting;
 
 -- name: end_worker
 -- A worker that stops cleanly gives up its lease at once.
-UPDATE worker SET lease_until = now(), in_flight = 0, waiting = 0, waiting_until = NULL WHERE name = %(worker)s;
+UPDATE worker SET lease_until = now(), in_flight = 0, waiting = 0 WHERE name = %(worker)s;
 
 -- name: claim
 -- queued -> running. A message that is stale or came twice finds no row and is dropped.

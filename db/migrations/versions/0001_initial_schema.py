@@ -108,7 +108,6 @@ def upgrade() -> None:
         sa.Column(
             "waiting", sa.Integer(), server_default="0", nullable=False, comment="jobs that wait for capacity"
         ),
-        sa.Column("waiting_until", sa.DateTime(timezone=True), nullable=True),
         sa.PrimaryKeyConstraint("name", name=op.f("worker_pkey")),
     )
     op.create_table(
