@@ -35,7 +35,8 @@ class Fit:
     largest_gradient: float
     """Largest absolute element of the gradient at `theta`: 0 at the maximum."""
     tie_strength: float | None = None
-    """ν of Davidson's model; None where ties are half wins. `bread` then has a last row and column for log ν."""
+    """ν of Davidson's model; None where ties are half wins. `bread` then has a last row and column for log
+    ν."""
 
     @property
     def converged(self) -> bool:
@@ -106,8 +107,8 @@ def task_scores(cells: Cells, fitted: Fit) -> Floats:
 
 
 def elo(theta: Floats, anchor: int | None = None) -> Floats:
-    """Elo with its mean, or the strategy `anchor`, at 1000."""
-    zero = theta.mean() if anchor is None else theta[anchor]
+    """(…, S) abilities -> Elo with its mean, or the strategy `anchor`, at 1000."""
+    zero = theta.mean(axis=-1, keepdims=True) if anchor is None else theta[..., [anchor]]
     return np.asarray(1000 + ELO_PER_THETA * (theta - zero))
 
 

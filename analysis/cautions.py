@@ -59,7 +59,7 @@ def _open(name: str, *, above: bool, below: bool) -> str:
 
 
 def _usage_warnings(study: Study) -> list[str]:
-    tokens, trials = study.tokens, study.trials
+    tokens, trials = study.tables["strategy_tokens"], study.trials
     found = []
     unknown = tokens.filter(pl.col("unknown_usage") > 0)
     for row in unknown.iter_rows(named=True):

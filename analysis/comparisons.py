@@ -5,7 +5,7 @@ of one pair on one task (repeats, several judges) fall into one *cell*. Everythi
 needs only the cells, so a million comparisons become at most tasks × pairs rows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -88,13 +88,18 @@ def cells_from_outcomes(outcomes: pl.DataFrame, strategies: Sequence[str]) -> Ce
     return _cells(pairs, by_task["task_id"].to_list(), strategies, by_task["task_weight"].to_numpy())
 
 
-def cells_from_comparisons(comparisons: pl.DataFrame, strategies: Sequence[str] | None = None) -> Cells:
+def cells_from_comparisons(
+    comparisons: pl.DataFrame,
+    strategies: Sequence[str] | None = None,
+    task_weights: Mapping[str, float] | None = None,
+) -> Cells:
     """Sum a table of comparisons.
 
     Args:
         comparisons: `task_id`, `winner`, `loser`, and optionally `tie` (then the two names have no order),
             `weight` (1), `items` (2; how many were ranked together).
         strategies: all names, in the order of the arrays; by default those that occur, sorted.
+        task_weights: more tasks that belong to the analysis, and how much each counts (1 where not given).
 
     Raises:
         FrameError: a name that is not among `strategies`, a strategy compared with itself, a bad weight.
@@ -110,7 +115,8 @@ def cells_from_comparisons(comparisons: pl.DataFrame, strategies: Sequence[str] 
         raise FrameError(
             f"comparisons: unknown strategy {min(unknown)!r}; known are {', '.join(strategies)}."
         ) from None
-    tasks = table["task_id"].unique().sort().to_list()
+    weights = dict.fromkeys(table["task_id"].unique(), 1.0) | dict(task_weights or {})
+    tasks = sorted(weights)
     first_won = (pl.col("winner") < pl.col("loser")) & ~pl.col("tie")
     first_lost = (pl.col("winner") > pl.col("loser")) & ~pl.col("tie")
     weight = pl.col("weight")
@@ -124,7 +130,7 @@ def cells_from_comparisons(comparisons: pl.DataFrame, strategies: Sequence[str] 
         tie=weight.filter(pl.col("tie")).sum(),
         items=1 + weight.sum() / (weight / (pl.col("items") - 1)).sum(),
     )
-    return _cells(pairs, tasks, strategies, np.ones(len(tasks)))
+    return _cells(pairs, tasks, strategies, np.array([weights[task] for task in tasks]))
 
 
 def comparison_table(cells: Cells) -> pl.DataFrame:

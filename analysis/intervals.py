@@ -31,8 +31,8 @@ def task_influence(cells: Cells, fitted: Fit) -> Floats:
 def jackknife_influence(cells: Cells, fitted: Fit, *, l2: float, ties: Ties) -> Floats:
     """(T, S) influences from leaving out one task after the other: safer than the sandwich with few tasks.
 
-    Scaled so that the CR1 formula gives the jackknife's (T-1)/T · Σ_t (θ_(t) - θ)(θ_(t) - θ)', with each θ_(t)
-    fitted anew (Efron & Stein 1981; CV3 of MacKinnon, Nielsen & Webb 2023, JAE 38:671).
+    Scaled so that the CR1 formula gives the jackknife's (T-1)/T · Σ_t (θ_(t) - θ)(θ_(t) - θ)', with each
+    θ_(t) fitted anew (Efron & Stein 1981; CV3 of MacKinnon, Nielsen & Webb 2023, JAE 38:671).
     """
     used = np.unique(cells.task)
     weights = np.ones((len(used), len(cells.tasks)))

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from analysis.buckets import DEFAULT_EDGES
 from analysis.errors import OptionError
 from analysis.weighting import Weighting
 
@@ -24,6 +25,12 @@ class Options:
     """Confidence level of intervals, and how sure an assessment must be."""
     standard_errors: Literal["task", "plain"] = "task"
     """Clustered by task, or as if every comparison were independent."""
+    bootstrap: int = 1000
+    """How many times the tasks are resampled."""
+    buckets: tuple[int, ...] = DEFAULT_EDGES
+    """Tokens at which one bucket of trials ends and the next begins."""
+    reference_cost_usd: float = 0.07
+    """What a task's cost is compared with. It comes from another task set and is no target."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -31,5 +38,7 @@ class Options:
             raise OptionError(f"l2 is {self.l2}; it must be 0 or more.")
         if not 0.5 <= self.level < 1:
             raise OptionError(f"level is {self.level}; it must be at least 0.5 and below 1.")
+        if self.bootstrap < 0:
+            raise OptionError(f"bootstrap is {self.bootstrap}; it must be 0 or more.")
         if not self.threshold >= 0:
             raise OptionError(f"threshold is {self.threshold}; it must be 0 or more Elo per 1,000 tokens.")

@@ -41,6 +41,8 @@ def refit(cells: Cells, task_weights: Floats, *, l2: float, ties: Ties) -> Float
 
 def bootstrap_weights(n_tasks: int, resamples: int, seed: int) -> Floats:
     """(B, T) how often each task is drawn when as many tasks as there are are drawn with replacement."""
+    if n_tasks == 0:
+        return np.zeros((resamples, 0))
     rng = np.random.default_rng(seed)
     return rng.multinomial(n_tasks, np.full(n_tasks, 1 / n_tasks), size=resamples).astype(np.float64)
 

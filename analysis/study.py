@@ -1,14 +1,22 @@
 """One analysis from checked frames to result tables; it writes nothing."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 
-from analysis.comparisons import Cells, cells_from_comparisons, cells_from_outcomes
+from analysis.bootstrap import resample
+from analysis.buckets import token_buckets
+from analysis.comparisons import Cells, cells_from_comparisons, cells_from_outcomes, comparison_table
+from analysis.costs import cost_split, cost_summary
+from analysis.decision_tables import Measured, estimators_table, net_benefit_table, pairs_table, pareto_table
+from analysis.diagnostics import diagnostics
 from analysis.errors import NotIdentifiedError
 from analysis.frames import calls_frame, outcomes_frame, strategies_frame
 from analysis.options import Options
 from analysis.ranking import Ranking, rank
+from analysis.ranks import Standing, standing
 from analysis.scaling import Points, points
 from analysis.tables import elo_per_token, elo_table
 from analysis.tokens import strategy_tokens, success_rates, task_matrix, trial_usage
@@ -19,20 +27,20 @@ class Study:
     """Everything that was found out; the reports only show it."""
 
     options: Options
-    strategies: pl.DataFrame
     trials: pl.DataFrame
     """The outcomes with what each trial used, as `tokens.trial_usage` gives it."""
-    cells: Cells
     ranking: Ranking | None
     refusal: str | None
     """Why there is no ranking."""
     points: Points | None
-    elo: pl.DataFrame
-    tokens: pl.DataFrame
-    scaling: pl.DataFrame
-    """The `elo_per_token` table."""
+    """Tokens and Elo of the ranked strategies."""
+    standing: Standing | None
     success: pl.DataFrame
     """`strategy, success_rate, success_rate_of_all`, see `tokens.success_rates`."""
+    tables: Mapping[str, pl.DataFrame]
+    """The tables of `docs/outputs.md` by the name of their CSV file, without `.csv`."""
+    diagnostics: Mapping[str, Any]
+    """What `diagnostics.json` holds."""
     from_outcomes: bool
     """Whether the comparisons come from the trials' own outcomes, not from verdicts."""
 
@@ -58,32 +66,48 @@ def study(
         FrameError: a table cannot be used.
         OptionError: an option names a strategy that does not exist.
     """
-    checked = outcomes_frame(outcomes)
+    checked, ledger = outcomes_frame(outcomes), calls_frame(calls)
     listed = strategies_frame(strategies, checked)
     names = listed["strategy"].to_list()
-    trials = trial_usage(checked, calls_frame(calls))
-    cells = (
-        cells_from_outcomes(checked, names)
-        if comparisons is None
-        else cells_from_comparisons(comparisons, names)
-    )
+    trials = trial_usage(checked, ledger)
+    cells = _cells(checked, comparisons, names)
     ranking, refusal = _rank(cells, options)
-    tokens = strategy_tokens(trials, names)
-    placed = None if ranking is None else _points(ranking, trials)
+    measured = _measured(cells, trials, names)
+    placed = None if ranking is None else _points(ranking, measured)
+    stands = None if ranking is None else standing(ranking)
+    draws = resample(ranking, len(cells.tasks), resamples=options.bootstrap, seed=options.seed)
+    elo, tokens = elo_table(ranking, stands, names), strategy_tokens(trials, names)
     return Study(
         options=options,
-        strategies=listed,
         trials=trials,
-        cells=cells,
         ranking=ranking,
         refusal=refusal,
         points=placed,
-        elo=elo_table(ranking, names),
-        tokens=tokens,
-        scaling=elo_per_token(listed, tokens, placed, options),
+        standing=stands,
         success=success_rates(trials, names),
+        tables={
+            "comparisons": comparison_table(cells),
+            "elo_table": elo,
+            "strategy_tokens": tokens,
+            "elo_per_token": elo_per_token(listed, tokens, placed, options),
+            "token_buckets": token_buckets(trials, elo, options.buckets),
+            "cost_summary": cost_summary(trials, options.reference_cost_usd),
+            "cost_split": cost_split(trials, ledger),
+            "pareto": pareto_table(measured, ranking, draws),
+            "pairs": pairs_table(stands),
+            "net_benefit": net_benefit_table(placed, options),
+            "estimators": estimators_table(ranking),
+        },
+        diagnostics={} if ranking is None else diagnostics(ranking, stands),
         from_outcomes=comparisons is None,
     )
+
+
+def _cells(outcomes: pl.DataFrame, comparisons: pl.DataFrame | None, names: list[str]) -> Cells:
+    if comparisons is None:
+        return cells_from_outcomes(outcomes, names)
+    weights = dict(outcomes.select("task_id", "task_weight").iter_rows())
+    return cells_from_comparisons(comparisons, names, weights)
 
 
 def _rank(cells: Cells, options: Options) -> tuple[Ranking | None, str | None]:
@@ -93,6 +117,16 @@ def _rank(cells: Cells, options: Options) -> tuple[Ranking | None, str | None]:
         return None, str(error)
 
 
-def _points(ranking: Ranking, trials: pl.DataFrame) -> Points:
-    tokens = task_matrix(trials, "total_tokens", ranking.cells.tasks, ranking.strategies)
-    return points(ranking, tokens, ranking.cells.task_weight)
+def _measured(cells: Cells, trials: pl.DataFrame, names: list[str]) -> Measured:
+    return Measured(
+        strategies=tuple(names),
+        tokens=task_matrix(trials, "total_tokens", cells.tasks, names),
+        cost_usd=task_matrix(trials, "cost_usd", cells.tasks, names),
+        success=task_matrix(trials, "confirmed_success", cells.tasks, names),
+        weights=cells.task_weight,
+    )
+
+
+def _points(ranking: Ranking, measured: Measured) -> Points:
+    columns = [measured.strategies.index(name) for name in ranking.strategies]
+    return points(ranking, measured.tokens[:, columns], measured.weights)

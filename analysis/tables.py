@@ -10,6 +10,7 @@ import polars as pl
 from analysis.bradley_terry import win_matrix
 from analysis.options import Options
 from analysis.ranking import Ranking
+from analysis.ranks import Standing, ranks
 from analysis.scaling import Points, Step, recommended, step
 
 ELO_SCHEMA = {
@@ -18,6 +19,9 @@ ELO_SCHEMA = {
     "elo_se": pl.Float64,
     "elo_low": pl.Float64,
     "elo_high": pl.Float64,
+    "rank": pl.Int64,
+    "rank_low": pl.Int64,
+    "rank_high": pl.Int64,
     "n_tasks": pl.Int64,
     "win_rate": pl.Float64,
     "tie_share": pl.Float64,
@@ -42,9 +46,9 @@ ELO_PER_TOKEN_SCHEMA = {
 }
 
 
-def elo_table(ranking: Ranking | None, strategies: Sequence[str]) -> pl.DataFrame:
+def elo_table(ranking: Ranking | None, standing: Standing | None, strategies: Sequence[str]) -> pl.DataFrame:
     """`elo_table`, the strongest first; strategies without an Elo last, with empty cells."""
-    ranked = [] if ranking is None else _elo_rows(ranking)
+    ranked = [] if ranking is None else _elo_rows(ranking, standing)
     named = {row["strategy"] for row in ranked}
     rest = [{"strategy": name} for name in strategies if name not in named]
     table = pl.DataFrame(ranked + rest, schema=ELO_SCHEMA)
@@ -73,13 +77,13 @@ def elo_per_token(
     )
 
 
-def _elo_rows(ranking: Ranking) -> list[dict[str, object]]:
+def _elo_rows(ranking: Ranking, standing: Standing | None) -> list[dict[str, object]]:
     cells, size = ranking.cells, len(ranking.strategies)
     wins = win_matrix(ranking.weighed)
     games = wins + wins.T
     low, high = ranking.intervals()
     errors = ranking.standard_errors
-    rows = []
+    rows: list[dict[str, object]] = []
     for index, name in enumerate(ranking.strategies):
         mine = (cells.first == index) | (cells.second == index)
         rows.append(
@@ -89,6 +93,13 @@ def _elo_rows(ranking: Ranking) -> list[dict[str, object]]:
                 "elo_se": None if errors is None else float(errors[index]),
                 "elo_low": _number(low[index]),
                 "elo_high": _number(high[index]),
+                "rank": int(ranks(ranking.elo)[index]),
+                "rank_low": None
+                if standing is None or standing.rank_low is None
+                else int(standing.rank_low[index]),
+                "rank_high": None
+                if standing is None or standing.rank_high is None
+                else int(standing.rank_high[index]),
                 "n_tasks": len(np.unique(cells.task[mine])),
                 "win_rate": float(wins[index].sum() / games[index].sum()) if size > 1 else None,
                 "tie_share": float(np.mean(cells.tie[mine] / cells.total[mine])),

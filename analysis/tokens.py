@@ -123,16 +123,13 @@ def success_rates(trials: pl.DataFrame, strategies: Sequence[str]) -> pl.DataFra
 
 def task_matrix(trials: pl.DataFrame, value: str, tasks: Sequence[str], strategies: Sequence[str]) -> Floats:
     """(T, S) mean of `value` over the answered repeats of each task and strategy; NaN where there is none."""
-    means = _task_means(trials).select("task_id", "strategy", pl.col(value).cast(pl.Float64))
-    known = means.filter(
-        pl.col(value).is_not_null() & pl.col("task_id").is_in(tasks) & pl.col("strategy").is_in(strategies)
-    )
+    means = _task_means(trials).filter(pl.col(value).is_not_null())
+    row = {task: index for index, task in enumerate(tasks)}
+    column = {strategy: index for index, strategy in enumerate(strategies)}
     matrix = np.full((len(tasks), len(strategies)), np.nan)
-    rows = known["task_id"].replace_strict(list(tasks), list(range(len(tasks))), return_dtype=pl.Int64)
-    columns = known["strategy"].replace_strict(
-        list(strategies), list(range(len(strategies))), return_dtype=pl.Int64
-    )
-    matrix[rows.to_numpy(), columns.to_numpy()] = known[value].to_numpy()
+    for task, strategy, mean in means.select("task_id", "strategy", value).iter_rows():
+        if task in row and strategy in column:
+            matrix[row[task], column[strategy]] = mean
     return matrix
 
 

@@ -1,5 +1,6 @@
 """Reports: the only part of `analysis` that writes files. Each file is there as a whole or not at all."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +9,6 @@ from typing import Any
 import polars as pl
 
 from analysis import cautions
-from analysis.comparisons import comparison_table
 from analysis.options import Options
 from analysis.report.files import write_chunks, write_csv, write_json_list
 from analysis.report.scaling_table import ScalingRow, scaling_markdown, scaling_rows
@@ -64,14 +64,17 @@ def write_study(out: Path, found: Study, *, simulated: bool = False) -> ReportSu
     rows, notes, warnings = scaling_rows(found), cautions.notes(found), cautions.warnings(found)
     markdown = scaling_markdown(rows, notes=notes, warnings=warnings, simulated=simulated)
     files = (
-        write_csv(out / "comparisons.csv", comparison_table(found.cells)),
-        write_csv(out / "elo_table.csv", found.elo),
-        write_csv(out / "strategy_tokens.csv", found.tokens),
-        write_csv(out / "elo_per_token.csv", found.scaling),
+        *(write_csv(out / f"{name}.csv", table) for name, table in found.tables.items()),
+        write_chunks(out / "diagnostics.json", [_diagnostics(found, warnings)]),
         write_json_list(out / "arena_results.json", _arena_results(found.trials)),
         write_chunks(out / "scaling_table.md", [markdown]),
     )
     return ReportSummary(files=files, rows=rows, notes=notes, warnings=warnings, refusal=found.refusal)
+
+
+def _diagnostics(found: Study, warnings: tuple[str, ...]) -> str:
+    content = {"refusal": found.refusal, **found.diagnostics, "warnings": list(warnings)}
+    return json.dumps(content, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
 
 
 def _arena_results(trials: pl.DataFrame) -> Iterator[dict[str, Any]]:

@@ -31,10 +31,10 @@ def write_chunks(path: Path, chunks: Iterable[str]) -> Path:
 
 
 def write_csv(path: Path, table: pl.DataFrame) -> Path:
-    """Write a table as CSV: unknown is an empty cell, text cannot be taken for a formula."""
+    """Write a table as CSV: unknown is an empty cell, numbers have 12 digits, no text is taken for a formula."""
     texts = [name for name, dtype in table.schema.items() if dtype == pl.String]
     safe = table.with_columns(_safe_column(table[name]) for name in texts)
-    return write_chunks(path, [safe.write_csv()])
+    return write_chunks(path, [safe.with_columns(pl.col(pl.Float64).round_sig_figs(12)).write_csv()])
 
 
 def write_json_list(path: Path, rows: Iterable[Mapping[str, Any]]) -> Path:

@@ -74,13 +74,15 @@ class ScalingRow:
 
 def scaling_rows(study: Study) -> tuple[ScalingRow, ...]:
     """The rows by average tokens, the cheapest first."""
-    joined = (
-        study.scaling.join(
-            study.tokens.drop("avg_total_tokens"), on="strategy", how="left", maintain_order="left"
-        )
-        .join(study.elo.drop("elo"), on="strategy", how="left", maintain_order="left")
-        .join(study.success, on="strategy", how="left", maintain_order="left")
+    tables = study.tables
+    others = (
+        tables["strategy_tokens"].select("strategy", "ok_trials", "ok_calls"),
+        tables["elo_table"].select("strategy", "elo_low", "elo_high"),
+        study.success,
     )
+    joined = tables["elo_per_token"]
+    for other in others:
+        joined = joined.join(other, on="strategy", how="left", maintain_order="left")
     fields = list(ScalingRow.__dataclass_fields__)
     return tuple(ScalingRow(**row) for row in joined.select(fields).iter_rows(named=True))
 

@@ -18,7 +18,7 @@ from .conftest import HUMANEVAL_FIVE, trials
 
 COLUMNS = {
     "comparisons.csv": "task_id,winner,loser,tie,weight",
-    "elo_table.csv": "strategy,elo,elo_se,elo_low,elo_high,n_tasks,win_rate,tie_share",
+    "elo_table.csv": "strategy,elo,elo_se,elo_low,elo_high,rank,rank_low,rank_high,n_tasks,win_rate,tie_share",
     "strategy_tokens.csv": "strategy,trials,ok_trials,ok_calls,avg_input_tokens,avg_output_tokens,avg_first_tokens,"
     "avg_total_tokens,median_total_tokens,avg_retry_tokens,avg_cost_usd,unknown_usage",
     "elo_per_token.csv": "strategy,family,tier,avg_total_tokens,elo,elo_per_1k,gain_per_1k,marginal_elo_per_1k,"
