@@ -182,10 +182,14 @@ def _end(seen: "Progress") -> None:
 
 @contextlib.contextmanager
 def demo_experiment() -> Iterator[Path]:
-    """The arena example, which the package carries, in a folder of its own."""
-    from importlib.resources import as_file, files
-
+    """The arena example in a folder of its own, so that nothing is written beside the program."""
     with tempfile.TemporaryDirectory(prefix="paretoken-demo-") as scratch:
-        with as_file(files("paretoken.arena")) as arena:
-            shutil.copytree(arena, scratch, dirs_exist_ok=True)
+        shutil.copytree(_arena(), scratch, dirs_exist_ok=True)
         yield Path(scratch) / "experiment.toml"
+
+
+def _arena() -> Path:
+    """The example: beside the packages in a checkout, inside this one where it was installed from a wheel."""
+    here = Path(__file__).resolve().parent
+    checkout = here.parent / "examples" / "arena"
+    return checkout if checkout.is_dir() else here / "arena"

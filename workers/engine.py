@@ -37,6 +37,8 @@ log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 POOL_SIZE = 4
+# Much shorter than a lease: the heartbeat also says how many calls are in flight.
+BEAT_S = 2.0
 # A wait of the limiter that is longer than this sends the job back to Postgres; it would only fill memory here.
 MAX_WAIT_S = 20.0
 # A cool-down that is longer than this is kept in Postgres, where every dispatcher obeys it and no flush loses it.
@@ -295,7 +297,7 @@ class Engine:
 
     async def _heartbeat(self) -> None:
         while True:
-            await asyncio.sleep(self._settings.lease_s / 3)
+            await asyncio.sleep(min(self._settings.lease_s / 3, BEAT_S))
             try:
                 await self._beat()
             except (psycopg.Error, PoolTimeout) as error:
