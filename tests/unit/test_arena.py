@@ -4,11 +4,14 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from arena_truth import ARENA, birds, truth
 
+from scheduler.errors import ExperimentInvalid
+from scheduler.experiment import load
 from workers.checks import Check, CheckContext, check, run_checks
 
 TASKS = {
@@ -45,6 +48,31 @@ def test_enough_tasks_of_every_category_and_difficulty() -> None:
 def test_the_extract_is_the_study_year_2009() -> None:
     assert birds["year"].unique().to_list() == [2009]
     assert birds.height == 120
+
+
+def test_the_experiment_loads_as_five_tiers_of_one_family() -> None:
+    loaded = load(ARENA / "experiment.toml")
+    assert [(s.name, s.family, s.tier, s.strategy.calls) for s in loaded.strategies] == [
+        ("baseline", "sampling", 1, (1, 1)),
+        ("cot", "sampling", 2, (1, 1)),
+        ("sc_k3", "sampling", 3, (3, 3)),
+        ("sc_k5", "sampling", 4, (5, 5)),
+        ("sc_k10", "sampling", 5, (10, 10)),
+    ]
+    assert [task.line.id for task in loaded.tasks] == list(TASKS)
+    assert not loaded.warnings
+
+
+def test_the_real_experiment_is_the_same_but_for_what_the_user_fills_in(tmp_path: Path) -> None:
+    with pytest.raises(ExperimentInvalid, match="<model>.*placeholder"):
+        load(ARENA / "taotoken.toml")
+    filled = (ARENA / "taotoken.toml").read_text().replace("<model>", "m")
+    filled = re.sub('"<price[^>]*>"', "0.5", filled).replace("tasks.jsonl", str(ARENA / "tasks.jsonl"))
+    (tmp_path / "filled.toml").write_text(filled)
+    real, simulated = load(tmp_path / "filled.toml"), load(ARENA / "experiment.toml")
+    assert [s.name for s in real.strategies] == [s.name for s in simulated.strategies]
+    assert real.settings.analysis == simulated.settings.analysis
+    assert real.settings.gateway.base_url == "https://taotoken.net/api"
 
 
 @each_task

@@ -13,9 +13,13 @@ from workers.strategies.base import (
     StrategyInvalid,
     TaskView,
 )
+from workers.strategies.best_of_n import BestOfN
 from workers.strategies.chain_of_thought import ChainOfThought
+from workers.strategies.debate import Debate
 from workers.strategies.self_consistency import SelfConsistency
+from workers.strategies.self_refine import SelfRefine
 from workers.strategies.single import Single
+from workers.strategies.verifier_rerank import VerifierRerank
 
 __all__ = [
     "KINDS",
@@ -29,7 +33,10 @@ __all__ = [
 ]
 
 KINDS: Mapping[str, type[Strategy]] = MappingProxyType(
-    {model.kind: model for model in (Single, ChainOfThought, SelfConsistency)}
+    {
+        model.kind: model
+        for model in (Single, ChainOfThought, SelfConsistency, Debate, VerifierRerank, BestOfN, SelfRefine)
+    }
 )
 
 

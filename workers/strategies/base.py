@@ -88,6 +88,11 @@ class Strategy(BaseModel, ABC):
     def opening_samples(self) -> int:
         """Number of calls in round 1: known before any task is seen, so that planning stays set-based."""
 
+    @property
+    def calls(self) -> tuple[int, int]:
+        """Fewest and most calls that a trial can take, failed attempts not counted."""
+        return self.opening_samples, self.opening_samples
+
     @abstractmethod
     def opening(self, task: TaskView) -> Sequence[ModelCall]:
         """The calls of round 1, `opening_samples` of them, samples 1, 2, …"""

@@ -1,10 +1,10 @@
 """One call that reasons before it answers (Wei et al. 2022, arXiv 2201.11903)."""
 
-import re
 from collections.abc import Sequence
 from typing import ClassVar
 
 from workers.strategies.base import Answer, ModelCall, Reply, TaskView
+from workers.strategies.marks import after_mark
 from workers.strategies.prompts import Prompted, TaskPrompt
 
 PROMPT = """{goal}
@@ -14,9 +14,6 @@ PROMPT = """{goal}
 Think step by step before you answer. When you are done, write a line that starts with `Answer:` and \
 after it the final answer alone, in the format that is asked for above; it may take several lines. \
 Write nothing after it."""
-
-# Models like to dress the line up: `**Answer:** 42`, `### Answer:`, `Final answer: 42`.
-_ANSWER_LINE = re.compile(r"^[ \t>#*_`]*(?:final )?answer[*_`]*:[*_`]*", re.IGNORECASE | re.MULTILINE)
 
 
 class ChainOfThought(Prompted):
@@ -31,7 +28,7 @@ class ChainOfThought(Prompted):
         return 1
 
     def opening(self, task: TaskView) -> Sequence[ModelCall]:
-        return [self.ask(self.fill(self.prompt, task), stage=1, sample=1)]
+        return self.draw(self.prompt, task, 1)
 
     def proceed(self, task: TaskView, replies: Sequence[Reply]) -> Answer:
         return Answer(text=final_answer(replies[0].content))
@@ -39,9 +36,5 @@ class ChainOfThought(Prompted):
 
 def final_answer(content: str) -> str:
     """What follows the last `Answer:` line, or the whole text when there is none."""
-    found = list(_ANSWER_LINE.finditer(content))
-    if not found:
-        return content.strip()
-    answer = content[found[-1].end() :].strip()
-    # The closing half of `**Answer: 42**`.
-    return answer.removesuffix("**").rstrip() if answer.count("**") == 1 else answer
+    answer = after_mark(content, "answer")
+    return content.strip() if answer is None else answer

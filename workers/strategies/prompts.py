@@ -5,7 +5,7 @@ Templates are filled by literal replacement in one pass: a goal, a file or a rep
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Annotated
 
@@ -47,8 +47,15 @@ class Prompted(Strategy):
         files = files_text(task.files, self.files_max_chars)
         return fill(prompt, {"goal": task.goal, "files": files, **values})
 
-    def ask(self, text: str, *, stage: int, sample: int, model: str = "", **changes: float) -> ModelCall:
-        """One call with this text as its user message. `changes`: another `temperature`."""
+    def draw(self, prompt: str, task: TaskView, count: int) -> Sequence[ModelCall]:
+        """Round 1 as so many independent samples of one prompt."""
+        text = self.fill(prompt, task)
+        return [self.ask(text, stage=1, sample=sample) for sample in range(1, count + 1)]
+
+    def ask(
+        self, text: str, *, stage: int, sample: int, model: str = "", temperature: float | None = None
+    ) -> ModelCall:
+        """One call with this text as its user message; model and temperature are the strategy's unless given."""
         system = [{"role": "system", "content": self.system}] if self.system else []
         return ModelCall(
             round=stage,
@@ -56,7 +63,7 @@ class Prompted(Strategy):
             messages=[*system, {"role": "user", "content": text}],
             model=model or self.model,
             max_tokens=self.max_tokens,
-            temperature=changes.get("temperature", self.temperature),
+            temperature=self.temperature if temperature is None else temperature,
         )
 
 
@@ -66,6 +73,17 @@ def fill(prompt: str, values: Mapping[str, str]) -> str:
         if not value:
             prompt = prompt.replace(f"{{{name}}}\n\n", "")
     return _PLACEHOLDER.sub(lambda found: values[found[1]], prompt).strip()
+
+
+def fenced(text: str, language: str = "") -> str:
+    """The text in a fenced block that it cannot close itself."""
+    fence = "`" * max([_LEAST_FENCE, *(len(run) + 1 for run in re.findall("`+", text))])
+    return f"{fence}{language}\n{text.rstrip(chr(10))}\n{fence}"
+
+
+def numbered(heading: str, texts: Mapping[int, str]) -> str:
+    """Several texts that models wrote, each in a fenced block under the heading and its number."""
+    return "\n\n".join(f"{heading} {number}:\n{fenced(text)}" for number, text in texts.items())
 
 
 def files_text(files: Mapping[str, str], max_chars: int) -> str:
@@ -88,7 +106,5 @@ def _file_text(name: str, shown: str, length: int) -> str:
     cut = f"[`{name}` is cut here: {len(shown):,} of its {length:,} characters are shown]"
     if not shown and length:
         return f"{heading}\n{cut}"
-    # A fence that is longer than any run of backticks inside cannot be closed by the file itself.
-    fence = "`" * max([_LEAST_FENCE, *(len(run) + 1 for run in re.findall("`+", shown))])
-    block = f"{heading}\n{fence}{PurePath(name).suffix[1:]}\n{shown.rstrip(chr(10))}\n{fence}"
+    block = f"{heading}\n{fenced(shown, PurePath(name).suffix[1:])}"
     return block if len(shown) == length else f"{block}\n{cut}"

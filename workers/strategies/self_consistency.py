@@ -31,8 +31,7 @@ class SelfConsistency(Prompted):
 
     def opening(self, task: TaskView) -> Sequence[ModelCall]:
         prompt = self.prompt or (chain_of_thought.PROMPT if self.reasoning else single.PROMPT)
-        text = self.fill(prompt, task)
-        return [self.ask(text, stage=1, sample=sample) for sample in range(1, self.k + 1)]
+        return self.draw(prompt, task, self.k)
 
     def proceed(self, task: TaskView, replies: Sequence[Reply]) -> Answer:
         answers = [final_answer(reply.content) if self.reasoning else reply.content for reply in replies]

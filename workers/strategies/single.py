@@ -21,7 +21,7 @@ class Single(Prompted):
         return 1
 
     def opening(self, task: TaskView) -> Sequence[ModelCall]:
-        return [self.ask(self.fill(self.prompt, task), stage=1, sample=1)]
+        return self.draw(self.prompt, task, 1)
 
     def proceed(self, task: TaskView, replies: Sequence[Reply]) -> Answer:
         return Answer(text=replies[0].content)
