@@ -50,7 +50,10 @@ class Gateway:
     ) -> None:
         url = checked_base_url(base_url)
         transport = AiohttpTransport(
-            max_connections=max_connections, connect_timeout_s=connect_timeout_s, proxy=proxy_for(url)
+            max_connections=max_connections,
+            connect_timeout_s=connect_timeout_s,
+            proxy=proxy_for(url),
+            tls=url.scheme == "https",
         )
         self._client = _PlainOpenAI(
             api_key=checked_key(api_key),

@@ -59,11 +59,14 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
     `connect_timeout_s` covers waiting for a place in the pool, name resolution, TCP and TLS.
     """
 
-    def __init__(self, *, max_connections: int, connect_timeout_s: float, proxy: str | None) -> None:
+    def __init__(
+        self, *, max_connections: int, connect_timeout_s: float, proxy: str | None, tls: bool
+    ) -> None:
         self._max_connections = max_connections
         self._timeout = aiohttp.ClientTimeout(total=None, connect=connect_timeout_s)
         self._proxy = proxy
-        self._tls = httpx2.create_ssl_context()
+        # With the certificate authorities that the SDK trusts; reading them takes a tenth of a second.
+        self._ssl = httpx2.create_ssl_context() if tls else True
         self._open_session: aiohttp.ClientSession | None = None
 
     def _session(self) -> aiohttp.ClientSession:
@@ -73,7 +76,7 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
             trace.on_request_headers_sent.append(_note_sending)
             self._open_session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
-                    limit=self._max_connections, keepalive_timeout=_KEEP_ALIVE_S, ssl=self._tls
+                    limit=self._max_connections, keepalive_timeout=_KEEP_ALIVE_S, ssl=self._ssl
                 ),
                 timeout=self._timeout,
                 cookie_jar=aiohttp.DummyCookieJar(),

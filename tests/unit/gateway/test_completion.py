@@ -4,9 +4,12 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from analysis.usage import UNKNOWN_USAGE, Usage
 from workers.gateway.completion import read_body
+from workers.gateway.stream import StreamedBody
 
 RAW_USAGE = {"prompt_tokens": 10, "completion_tokens": 3, "total_tokens": 13}
 USAGE = Usage(input_tokens=10, output_tokens=3, total_tokens=13)
@@ -166,3 +169,30 @@ def test_identifiers_are_plain_and_short() -> None:
     outcome = read_body(json.dumps(body(id="a\0\n" + "b" * 300)).encode(), json_object=False)
     assert outcome.response_id == "a\\u0000 " + "b" * (200 - 8 - 1) + "…"
     assert read_body(json.dumps(body(id=17)).encode(), json_object=False).response_id is None
+
+
+_SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3)
+_KEYS = st.sampled_from(
+    [
+        *("id", "choices", "message", "content", "delta", "finish_reason", "usage", "error", "code", "index"),
+        *("tool_calls", "text", "prompt_tokens", "completion_tokens", "total_tokens", "function", "refusal"),
+    ]
+)
+_VALUES = st.recursive(
+    _SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_KEYS, inner, max_size=5),
+    max_leaves=20,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(value=_VALUES, streamed=st.booleans())
+def test_whatever_comes_there_is_an_outcome(value: Any, streamed: bool) -> None:
+    if streamed:
+        stream = StreamedBody()
+        stream.add(value)
+        sent = stream.content()
+    else:
+        sent = json.dumps(value).encode()
+    outcome = read_body(sent, json_object=False)
+    assert (outcome.status == "ok") == (outcome.disposition == "used") == (outcome.error is None)
