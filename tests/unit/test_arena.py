@@ -64,7 +64,7 @@ def test_the_experiment_loads_as_five_tiers_of_one_family() -> None:
 
 
 def test_the_real_experiment_is_the_same_but_for_what_the_user_fills_in(tmp_path: Path) -> None:
-    with pytest.raises(ExperimentInvalid, match="<model>.*placeholder"):
+    with pytest.raises(ExperimentInvalid, match=r"<model>.*placeholder"):
         load(ARENA / "taotoken.toml")
     filled = (ARENA / "taotoken.toml").read_text().replace("<model>", "m")
     filled = re.sub('"<price[^>]*>"', "0.5", filled).replace("tasks.jsonl", str(ARENA / "tasks.jsonl"))
