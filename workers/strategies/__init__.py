@@ -41,5 +41,10 @@ KINDS: Mapping[str, type[Strategy]] = MappingProxyType(
 
 
 def strategy(kind: str, params: Mapping[str, Any]) -> Strategy:
-    """The strategy of this kind with these parameters; `StrategyInvalid` says what to change."""
-    return build(KINDS, kind, params, StrategyInvalid)
+    """The strategy of this kind with these parameters; a `None` leaves the kind's default.
+
+    Raises:
+        StrategyInvalid: what to change.
+    """
+    given = {name: value for name, value in params.items() if value is not None}
+    return build(KINDS, kind, given, StrategyInvalid)

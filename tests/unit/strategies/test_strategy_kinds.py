@@ -28,6 +28,7 @@ def answer(built: Strategy, *contents: str) -> Answer:
         ("single", {}, 1, None),
         ("chain_of_thought", {"temperature": 0.0}, 1, 0.0),
         ("self_consistency", {"k": 3}, 3, 0.7),
+        ("self_consistency", {"k": 3, "temperature": None}, 3, 0.7),
         ("self_consistency", {"k": 10, "temperature": 1.0}, 10, 1.0),
     ],
 )
