@@ -25,6 +25,29 @@ class OpenLane:
     tokens_left: int | None
     """What the run's budget still allows; None without one."""
     cost_left_usd: float | None
+    trial_tokens: int | None
+    """Budget of one trial; None without one."""
+    trial_cost_usd: float | None
+
+    @property
+    def run_has_budget(self) -> bool:
+        return self.tokens_left is not None or self.cost_left_usd is not None
+
+    @property
+    def trials_have_budget(self) -> bool:
+        return self.trial_tokens is not None or self.trial_cost_usd is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dispatched:
+    """What one dispatch has queued."""
+
+    jobs: Shard
+    """Pairs (job, dispatch_no), in the order in which they shall run."""
+    at: datetime | None
+    """When; None where nothing was queued."""
+    reserved_tokens: int
+    reserved_cost_usd: float
 
 
 def try_lock(connection: Connection) -> bool:
@@ -37,31 +60,34 @@ def open_lanes(connection: Connection) -> list[OpenLane]:
     return [OpenLane(**row) for row in connection.execute(SQL["open_lanes"]).fetchall()]
 
 
-def dispatch(connection: Connection, *, lane: OpenLane, most: int) -> tuple[Shard, datetime | None]:
-    """pending -> queued on this lane; give the pairs (job, dispatch_no) in order, and when it was done."""
+def dispatch(connection: Connection, *, lane: OpenLane, most: int) -> Dispatched:
+    """pending -> queued on this lane, within the budgets."""
     rows = connection.execute(
-        SQL["dispatch"],
-        {
-            "run": lane.run,
-            "lane": lane.lane,
-            "most": most,
-            "tokens_left": lane.tokens_left,
-            "cost_left_usd": lane.cost_left_usd,
-        },
+        SQL["dispatch"], vars(lane) | {"most": most, "trials_have_budget": lane.trials_have_budget}
     ).fetchall()
-    return [(row["id"], row["dispatch_no"]) for row in rows], rows[0]["dispatched_at"] if rows else None
+    return Dispatched(
+        jobs=[(row["id"], row["dispatch_no"]) for row in rows],
+        at=rows[0]["dispatched_at"] if rows else None,
+        reserved_tokens=sum(row["reserve_tokens"] for row in rows),
+        reserved_cost_usd=sum(row["reserve_cost_usd"] or 0.0 for row in rows),
+    )
+
+
+def exhaust_trials(connection: Connection, *, lane: OpenLane, most: int) -> int:
+    """End the trials whose budget does not cover their next job; give how many."""
+    with connection.transaction():
+        rows = connection.execute(SQL["trials_over_budget"], vars(lane) | {"most": most}).fetchall()
+        trials = [row["trial"] for row in rows]
+        if trials:
+            connection.execute(SQL["lock_trials"], {"trials": trials})
+            connection.execute(SQL["exhaust_trials"], {"trials": trials})
+    return len(trials)
 
 
 def stuck_on_budget(connection: Connection, *, run: int) -> bool:
     """Whether nothing but the budget keeps the run from going on."""
     row = connection.execute(SQL["stuck_on_budget"], {"run": run}).fetchone()
     return bool(row and row["stuck"])
-
-
-def pause_run(connection: Connection, *, run: int, reason: str) -> None:
-    with connection.transaction():
-        connection.execute(SQL["pause_run"], {"run": run, "reason": reason})
-        connection.execute(SQL["unqueue_run"], {"run": run})
 
 
 def finish_runs(connection: Connection) -> list[str]:

@@ -24,14 +24,44 @@ def list_runs(connection: Connection, *, most: int) -> list[Row]:
     return connection.execute(SQL["list_runs"], {"most": most}).fetchall()
 
 
-def pause_run(connection: Connection, *, run_id: str, reason: str) -> None:
-    """running -> paused: what waits in the broker goes back, calls in flight finish."""
-    run = find_run(connection, run_id)["id"]
+def pause_run(connection: Connection, *, run: int, reason: str) -> bool:
+    """running -> paused: what waits in the broker goes back, calls in flight finish. False where it was not running."""
     with connection.transaction():
-        connection.execute(SQL["pause_run"], {"run": run, "reason": reason})
+        paused = connection.execute(SQL["pause_run"], {"run": run, "reason": reason}).rowcount
         connection.execute(SQL["unqueue_run"], {"run": run})
+    return bool(paused)
 
 
-def resume_run(connection: Connection, *, run: int) -> None:
-    """paused -> running; a run that is running or finished stays as it is."""
-    connection.execute(SQL["resume_run"], {"run": run})
+def resume_run(connection: Connection, *, run: int) -> bool:
+    """paused -> running. False where it was not paused."""
+    row = connection.execute(SQL["resume_run"], {"run": run}).fetchone()
+    return row is not None
+
+
+def cancel_run(connection: Connection, *, run: int) -> bool:
+    """-> cancelled for good: open trials and jobs are cancelled, calls in flight finish and are counted.
+
+    False where the run was finished or cancelled before.
+    """
+    with connection.transaction():
+        trials = [row["id"] for row in connection.execute(SQL["open_trials"], {"run": run})]
+        cancelled = connection.execute(SQL["cancel_run"], {"run": run}).rowcount
+        if cancelled:
+            connection.execute(SQL["cancel_trials"], {"trials": trials})
+            connection.execute(SQL["cancel_jobs"], {"run": run})
+    return bool(cancelled)
+
+
+def retry_trials(connection: Connection, *, run: int, state: str) -> int:
+    """Give the trials that ended in this state another chance; give how many.
+
+    Only what failed or was cancelled with it is done again: answers that were paid for stay.
+    """
+    with connection.transaction():
+        rows = connection.execute(SQL["retry_trials"], {"run": run, "state": state}).fetchall()
+        trials = [row["id"] for row in rows]
+        if trials:
+            connection.execute(SQL["retry_jobs"], {"trials": trials})
+            connection.execute(SQL["mark_due"], {"trials": trials})
+            connection.execute(SQL["reopen_run"], {"run": run})
+    return len(trials)

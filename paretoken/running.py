@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from paretoken.services import Services
     from paretoken.simulator import SimulatedGateway
     from scheduler.experiment import LoadedExperiment
+    from scheduler.plan import Plan
     from scheduler.progress import Progress
     from workers.keys import Key
 
@@ -134,16 +135,20 @@ def _work(
         if planned.continued:
             resume_run(connection, run=planned.run)
         logs = read_settings().home / "logs" / planned.run_id
-        seen = _until_done(
-            connection, services, planned.run_id, logs, workers=workers, concurrency=concurrency
-        )
+        seen = _until_done(connection, services, planned, logs, workers=workers, concurrency=concurrency)
         show(write(connection, planned.run_id, files))
         write_ledger(connection, planned.run_id, files / "ledger.jsonl")
     return seen
 
 
 def _until_done(
-    connection: "Connection", services: "Services", run_id: str, logs: Path, *, workers: int, concurrency: int
+    connection: "Connection",
+    services: "Services",
+    planned: "Plan",
+    logs: Path,
+    *,
+    workers: int,
+    concurrency: int,
 ) -> "Progress":
     from db.runs import pause_run
     from paretoken.live import watch
@@ -159,10 +164,10 @@ def _until_done(
 
     try:
         crew.start(workers=workers, concurrency=concurrency)
-        return watch(connection, run_id, alive=alive)
+        return watch(connection, planned.run_id, alive=alive)
     except KeyboardInterrupt:
         typer.echo("Stopping: calls in flight finish. The same command continues the run.", err=True)
-        pause_run(connection, run_id=run_id, reason="Interrupted at the keyboard.")
+        pause_run(connection, run=planned.run, reason="Interrupted at the keyboard.")
         raise
     finally:
         crew.stop()

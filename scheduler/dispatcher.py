@@ -7,7 +7,9 @@ a row without its message is found by the reaper.
 import itertools
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from celery import Celery
@@ -16,6 +18,7 @@ from kombu.exceptions import OperationalError
 from db import dispatch
 from db.connection import Connection
 from db.dispatch import OpenLane
+from db.runs import pause_run
 from workers.app import Shard, send_shard
 
 log = logging.getLogger(__name__)
@@ -38,14 +41,21 @@ class Dispatcher:
 
     def tick(self) -> int:
         """Queue what may be queued now; give how many jobs were."""
-        lanes = dispatch.open_lanes(self._connection)
         dispatched = 0
-        for lane, most in _shares(lanes):
-            shard, dispatched_at = dispatch.dispatch(self._connection, lane=lane, most=most)
-            if dispatched_at is not None:
-                self._publish(shard, dispatched_at)
-                dispatched += len(shard)
-            elif _has_budget(lane) and dispatch.stuck_on_budget(self._connection, run=lane.run):
+        spent_tokens: dict[int, int] = defaultdict(int)
+        spent_usd: dict[int, float] = defaultdict(float)
+        for open_lane, most in _shares(dispatch.open_lanes(self._connection)):
+            # The lanes were read at once: what another lane of the run was given since is spent too.
+            lane = _charged(open_lane, spent_tokens[open_lane.run], spent_usd[open_lane.run])
+            if lane.trials_have_budget:
+                dispatch.exhaust_trials(self._connection, lane=lane, most=most)
+            found = dispatch.dispatch(self._connection, lane=lane, most=most)
+            spent_tokens[lane.run] += found.reserved_tokens
+            spent_usd[lane.run] += found.reserved_cost_usd
+            dispatched += len(found.jobs)
+            if found.at is not None:
+                self._publish(found.jobs, found.at)
+            elif lane.run_has_budget and dispatch.stuck_on_budget(self._connection, run=lane.run):
                 self._pause(lane)
         return dispatched
 
@@ -65,14 +75,18 @@ class Dispatcher:
 
     def _pause(self, lane: OpenLane) -> None:
         reason = (
-            "Its budget does not cover another call. Raise [budget] in a new run, or report what is there."
+            "Its budget does not cover its next call. Raise [budget] in the experiment file and run it again."
         )
-        dispatch.pause_run(self._connection, run=lane.run, reason=reason)
+        pause_run(self._connection, run=lane.run, reason=reason)
         log.warning("A run was paused: %s", reason)
 
 
-def _has_budget(lane: OpenLane) -> bool:
-    return lane.tokens_left is not None or lane.cost_left_usd is not None
+def _charged(lane: OpenLane, tokens: int, usd: float) -> OpenLane:
+    return replace(
+        lane,
+        tokens_left=None if lane.tokens_left is None else lane.tokens_left - tokens,
+        cost_left_usd=None if lane.cost_left_usd is None else lane.cost_left_usd - usd,
+    )
 
 
 def _shares(lanes: Sequence[OpenLane]) -> Iterator[tuple[OpenLane, int]]:

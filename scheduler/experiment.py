@@ -19,6 +19,8 @@ from scheduler.tasks import Task, load_tasks
 from workers.strategies import Strategy, StrategyInvalid, strategy
 
 RUN_ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+ADJUSTABLE = ("limits", "budget", "retries", "analysis")
+ADJUSTABLE_GATEWAY = ("timeout_s", "stream", "api_key_env")
 NAME_PATTERN = r"^[^\x00-\x1f\x7f]{1,100}$"
 
 
@@ -161,7 +163,7 @@ class LoadedExperiment:
         return {model: Price(**price.model_dump()) for model, price in self.settings.prices.items()}
 
     def document(self) -> dict[str, Any]:
-        """What is stored with the run and decides whether an experiment has changed. JSON types, no key."""
+        """What is stored with the run. JSON types, no key."""
         settings = self.settings.model_dump(mode="json", exclude={"strategies", "run_id"})
         settings["gateway"]["base_url"] = self.base_url
         return settings | {
@@ -176,6 +178,15 @@ class LoadedExperiment:
             ],
             "tasks": [task.digest() for task in self.tasks],
         }
+
+
+def identity(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a stored experiment that makes it the same experiment: all that shapes an answer or its price.
+
+    Limits, budgets, retries, time-outs and the analysis may change between two starts of one run.
+    """
+    kept = {name: value for name, value in document.items() if name not in ADJUSTABLE}
+    return kept | {"gateway": {k: v for k, v in document["gateway"].items() if k not in ADJUSTABLE_GATEWAY}}
 
 
 def load(path: Path, *, run_id: str | None = None) -> LoadedExperiment:
@@ -204,7 +215,7 @@ def load(path: Path, *, run_id: str | None = None) -> LoadedExperiment:
         prompts_hash=digest([s.strategy.model_dump(mode="json") for s in strategies]),
         warnings=[*warnings, *_price_warnings(settings, strategies)],
     )
-    experiment_hash = digest(loaded.document())
+    experiment_hash = digest(identity(loaded.document()))
     # Without a name of its own a run is named by its content: the same file continues it, a changed one is new.
     name = run_id or settings.run_id or f"{_slug(path.stem)}-{experiment_hash[:8]}"
     if not re.match(RUN_ID_PATTERN, name):

@@ -13,7 +13,7 @@ from psycopg.types.json import Jsonb
 from db.connection import Connection
 from db.queries import SQL
 from scheduler.errors import RunChanged
-from scheduler.experiment import LoadedExperiment, PlannedStrategy, models_of
+from scheduler.experiment import LoadedExperiment, PlannedStrategy, identity, models_of
 from workers.reservation import prompt_bytes
 from workers.strategies import TaskView
 
@@ -86,7 +86,8 @@ def _continue(
     found = connection.execute(SQL["find_run"], {"run_id": loaded.run_id}).fetchone()
     assert found is not None
     if found["experiment_hash"] != loaded.experiment_hash:
-        changes = list(differences(found["experiment"], json.loads(json.dumps(loaded.document()))))
+        new = json.loads(json.dumps(loaded.document()))
+        changes = differences(identity(found["experiment"]), identity(new))
         shown = "; ".join(changes[:5]) + ("; …" if len(changes) > 5 else "")
         raise RunChanged(
             f"Run {loaded.run_id!r} was planned from another experiment: {shown}. "
@@ -95,8 +96,9 @@ def _continue(
     warnings = list(loaded.warnings)
     if found["key_fingerprint"] != key_fingerprint:
         warnings.append("The gateway key is another one than at the start of this run.")
-    if loaded.settings.gateway.simulate:
-        connection.execute(SQL["move_gateway"], {"run": found["id"], "base_url": base_url})
+    connection.execute(
+        SQL["adjust_run"], {"run": found["id"], "base_url": base_url, "experiment": Jsonb(loaded.document())}
+    )
     counts = connection.execute(
         "SELECT (SELECT count(*) FROM trial WHERE run = %(run)s) AS trials, "
         "(SELECT count(*) FROM job WHERE run = %(run)s) AS jobs",

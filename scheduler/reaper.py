@@ -10,6 +10,7 @@ import redis
 
 from db import dispatch
 from db.connection import Connection
+from workers import failpoints
 from workers.app import QUEUE
 
 log = logging.getLogger(__name__)
@@ -31,6 +32,7 @@ class Reaper:
 
     def tick(self) -> None:
         self._release_lost_workers()
+        failpoints.reach("reaper_released")
         try:
             self._requeue_lost_messages()
         except redis.RedisError as error:
@@ -57,6 +59,7 @@ class Reaper:
         now = dispatch.database_time(self._connection)
         # Set once; whoever flushes the broker takes it away, and with it every message.
         if self._broker.set(MARKER, secrets.token_hex(8), nx=True):
+            failpoints.reach("reaper_marked")
             return now
         oldest = self._broker.lindex(QUEUE, -1)
         if oldest is None:

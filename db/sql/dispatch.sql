@@ -4,11 +4,13 @@
 SELECT pg_try_advisory_lock(%(key)s) AS held;
 
 -- name: open_lanes
--- Every lane of a running run that may be given jobs now, with how many it has out and what its budget still allows
--- (NULL: no budget). Spent, held for unknown outcomes, and reserved by what is out: all in one snapshot.
+-- Every lane of a running run that may be given jobs now, with how many it has out and what the run's budget still
+-- allows (NULL: no budget): spent, held for unknown outcomes and reserved by what is out, in one snapshot.
 SELECT run.id AS run, lane.id AS lane, run_lane.proven_at IS NOT NULL AS proven, out.queued, out.running,
        (run.experiment #>> '{budget,run_tokens}')::bigint - spent.tokens - out_of_run.tokens AS tokens_left,
-       (run.experiment #>> '{budget,run_cost_usd}')::float8 - spent.cost_usd - out_of_run.cost_usd AS cost_left_usd
+       (run.experiment #>> '{budget,run_cost_usd}')::float8 - spent.cost_usd - out_of_run.cost_usd AS cost_left_usd,
+       (run.experiment #>> '{budget,trial_tokens}')::bigint AS trial_tokens,
+       (run.experiment #>> '{budget,trial_cost_usd}')::float8 AS trial_cost_usd
 FROM run
 JOIN run_lane ON run_lane.run = run.id
 JOIN lane ON lane.id = run_lane.lane
@@ -26,32 +28,70 @@ WHERE run.state = 'running' AND (lane.hold_until IS NULL OR lane.hold_until <= n
 ORDER BY run.id, lane.id;
 
 -- name: dispatch
--- pending -> queued, as many as the budget allows; later rounds first, then in the order of planning.
+-- pending -> queued, as many as the budgets allow: of each trial what fits beside what it has spent and has out, of
+-- the run what `tokens_left` and `cost_left_usd` say. Later rounds first, then in the order of planning.
 WITH steady AS (SELECT id FROM run WHERE id = %(run)s AND state = 'running' FOR SHARE),
 candidate AS MATERIALIZED (
-  SELECT job.id, job.not_before, job.reserve_tokens, job.reserve_cost_usd
+  SELECT job.id, job.trial, job.not_before, job.reserve_tokens, job.reserve_cost_usd
   FROM job JOIN steady ON steady.id = job.run
   WHERE job.run = %(run)s AND job.lane = %(lane)s AND job.state = 'pending' AND job.not_before <= now()
   ORDER BY job.not_before, job.id
   LIMIT %(most)s
   FOR UPDATE OF job SKIP LOCKED),
+committed AS MATERIALIZED (
+  SELECT touched.trial, used.tokens, used.cost_usd
+  FROM (SELECT DISTINCT trial FROM candidate) AS touched
+  CROSS JOIN LATERAL trial_committed(touched.trial) AS used
+  WHERE %(trials_have_budget)s),
+within AS (
+  SELECT candidate.*,
+         committed.tokens + sum(reserve_tokens) OVER own AS trial_tokens,
+         committed.cost_usd + sum(reserve_cost_usd) OVER own AS trial_cost_usd
+  FROM candidate LEFT JOIN committed ON committed.trial = candidate.trial
+  WINDOW own AS (PARTITION BY candidate.trial ORDER BY not_before, id)),
 summed AS (
   SELECT id, not_before, sum(reserve_tokens) OVER upto AS tokens, sum(reserve_cost_usd) OVER upto AS cost_usd
-  FROM candidate WINDOW upto AS (ORDER BY not_before, id)),
+  FROM within
+  WHERE (%(trial_tokens)s::bigint IS NULL OR trial_tokens <= %(trial_tokens)s)
+    AND (%(trial_cost_usd)s::float8 IS NULL OR trial_cost_usd <= %(trial_cost_usd)s)
+  WINDOW upto AS (ORDER BY not_before, id)),
 queued AS (
   UPDATE job SET state = 'queued', dispatch_no = dispatch_no + 1, dispatched_at = now()
   FROM summed
   WHERE job.id = summed.id
     AND (%(tokens_left)s::bigint IS NULL OR summed.tokens <= %(tokens_left)s)
     AND (%(cost_left_usd)s::float8 IS NULL OR summed.cost_usd <= %(cost_left_usd)s)
-  RETURNING job.id, job.dispatch_no, job.dispatched_at, summed.not_before)
-SELECT id, dispatch_no, dispatched_at FROM queued ORDER BY not_before, id;
+  RETURNING job.id, job.dispatch_no, job.dispatched_at, job.reserve_tokens, job.reserve_cost_usd, summed.not_before)
+SELECT id, dispatch_no, dispatched_at, reserve_tokens, reserve_cost_usd FROM queued ORDER BY not_before, id;
+
+-- name: trials_over_budget
+-- Trials that have nothing out and whose next job does not fit into what their budget leaves.
+SELECT DISTINCT waiting.trial
+FROM (SELECT job.trial, job.reserve_tokens, job.reserve_cost_usd FROM job
+      WHERE job.run = %(run)s AND job.lane = %(lane)s AND job.state = 'pending' AND job.not_before <= now()
+      ORDER BY job.not_before, job.id LIMIT %(most)s) AS waiting
+CROSS JOIN LATERAL trial_committed(waiting.trial) AS used
+WHERE NOT used.in_flight
+  AND (used.tokens + waiting.reserve_tokens > %(trial_tokens)s::bigint
+       OR used.cost_usd + waiting.reserve_cost_usd > %(trial_cost_usd)s::float8)
+ORDER BY waiting.trial;
+
+-- name: exhaust_trials
+-- What they have spent stays in the ledger; their open jobs are cancelled.
+WITH exhausted AS (
+  UPDATE trial SET state = 'over_budget', finished_at = now(), due = false, lease_until = NULL, version = version + 1,
+                   reason = 'Its budget does not cover its next call. Raise [budget] in the experiment file.'
+  WHERE id = ANY(%(trials)s) AND state IN ('pending', 'running')
+  RETURNING id),
+open AS MATERIALIZED (
+  SELECT job.id FROM job JOIN exhausted ON exhausted.id = job.trial
+  WHERE job.state IN ('pending', 'queued') ORDER BY job.id FOR NO KEY UPDATE OF job)
+UPDATE job SET state = 'cancelled' FROM open WHERE job.id = open.id;
 
 -- name: stuck_on_budget
 -- A run that could go on but for its budget: nothing is out, something is pending that may go now.
 SELECT EXISTS (
-  SELECT FROM job JOIN lane ON lane.id = job.lane
-  WHERE job.run = %(run)s AND job.state = 'pending' AND job.not_before <= now())
+  SELECT FROM job WHERE run = %(run)s AND state = 'pending' AND not_before <= now())
  AND NOT EXISTS (SELECT FROM job WHERE run = %(run)s AND state IN ('queued', 'running')) AS stuck;
 
 -- name: finish_runs

@@ -16,9 +16,10 @@ FROM run WHERE run_id = %(run_id)s;
 -- name: list_runs
 SELECT run_id, state, reason, simulated, created_at, finished_at FROM run ORDER BY id DESC LIMIT %(most)s;
 
--- name: move_gateway
--- The simulated gateway listens elsewhere each time it starts.
-UPDATE run SET base_url = %(base_url)s WHERE id = %(run)s;
+-- name: adjust_run
+-- A run that is continued takes the limits, budgets and the like of the file as it is now; a simulated gateway listens
+-- elsewhere each time it starts.
+UPDATE run SET base_url = %(base_url)s, experiment = %(experiment)s WHERE id = %(run)s;
 
 -- name: insert_file
 INSERT INTO file (sha256, content) VALUES (%(sha256)s, %(content)s) ON CONFLICT DO NOTHING;

@@ -167,18 +167,3 @@ UPDATE run_lane SET proven_at = now() WHERE run = %(run)s AND lane = %(lane)s AN
 -- A long cool-down is kept here, where a flushed broker cannot lose it; holds only grow.
 UPDATE lane SET hold_until = now() + make_interval(secs => %(hold_s)s), hold_reason = %(reason)s
 WHERE id = %(lane)s AND (hold_until IS NULL OR hold_until < now() + make_interval(secs => %(hold_s)s));
-
--- name: pause_run
-UPDATE run SET state = 'paused', reason = %(reason)s WHERE id = %(run)s AND state = 'running';
-
--- name: unqueue_run
--- What waits in the broker goes back; its messages find no queued job and are dropped.
-WITH waiting AS MATERIALIZED (
-  SELECT id FROM job WHERE run = %(run)s AND state = 'queued' ORDER BY id FOR UPDATE)
-UPDATE job SET state = 'pending' FROM waiting WHERE job.id = waiting.id;
-
--- name: resume_run
--- Its lanes must be proven anew: what paused it may still hold.
-WITH resumed AS (
-  UPDATE run SET state = 'running', reason = NULL WHERE id = %(run)s AND state = 'paused' RETURNING id)
-UPDATE run_lane SET proven_at = NULL FROM resumed WHERE run_lane.run = resumed.id;

@@ -28,6 +28,24 @@ JOIN strategy ON strategy.id = trial.strategy
 WHERE call.status <> 'started'
 """
 
+# What a trial has spent or may still spend: the calls with an outcome, by their tokens or, where these are unknown and
+# may have been billed, by their bound; and the bounds of what is out.
+TRIAL_COMMITTED = """
+CREATE FUNCTION trial_committed(wanted bigint, OUT tokens bigint, OUT cost_usd float8, OUT in_flight boolean)
+LANGUAGE sql STABLE AS $$
+  SELECT coalesce(sum(spent.tokens), 0)::bigint + coalesce(sum(job.reserve_tokens) FILTER (WHERE busy), 0)::bigint,
+         coalesce(sum(spent.cost_usd), 0) + coalesce(sum(job.reserve_cost_usd) FILTER (WHERE busy), 0),
+         coalesce(bool_or(busy), false)
+  FROM (SELECT *, state IN ('queued', 'running') AS busy FROM job WHERE trial = wanted) AS job
+  CROSS JOIN LATERAL (
+    SELECT sum(CASE WHEN unsaid THEN reserve_tokens ELSE total_tokens END) AS tokens,
+           sum(CASE WHEN unsaid THEN reserve_cost_usd ELSE call.cost_usd END) AS cost_usd
+    FROM (SELECT *, status = 'unknown' OR (total_tokens IS NULL AND (status = 'ok' OR http_status BETWEEN 200 AND 299))
+            AS unsaid
+          FROM call WHERE call.job = job.id AND status <> 'started') AS call) AS spent
+$$
+"""
+
 
 def upgrade() -> None:
     op.create_table(
@@ -384,9 +402,11 @@ def upgrade() -> None:
     )
 
     op.execute(LEDGER)
+    op.execute(TRIAL_COMMITTED)
 
 
 def downgrade() -> None:
+    op.execute("DROP FUNCTION trial_committed")
     op.execute("DROP VIEW ledger")
     op.drop_index("call_started_idx", table_name="call", postgresql_where=sa.text("status = 'started'"))
     op.drop_index("call_run_idx", table_name="call")
