@@ -19,6 +19,7 @@ from db import dispatch
 from db.connection import Connection
 from db.dispatch import OpenLane
 from db.runs import pause_run
+from workers import failpoints
 from workers.app import Shard, send_shard
 
 log = logging.getLogger(__name__)
@@ -61,6 +62,7 @@ class Dispatcher:
 
     def _publish(self, jobs: Shard, dispatched_at: datetime) -> None:
         shards = list(_shards(jobs))
+        failpoints.reach("dispatch_committed")
         while shards:
             try:
                 with self._app.producer_pool.acquire(block=True) as producer:

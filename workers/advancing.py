@@ -14,6 +14,7 @@ from psycopg_pool import AsyncConnectionPool
 from db import advance
 from db.advance import DueTrial, FinishedTrial, JobResult, NextJob
 from db.connection import AsyncConnection
+from workers import failpoints
 from workers.checks import CheckContext, run_checks
 from workers.context import Contexts, RunContext, TaskContext, stored_request
 from workers.errors import KeyUnusable
@@ -80,8 +81,10 @@ class Advancer:
         jobs = [job for step in steps if isinstance(step, list) for job in step]
         finished = [step for step in steps if isinstance(step, FinishedTrial)]
         if jobs or finished:
+            failpoints.reach("advance_decided")
             async with self._pool.connection() as connection:
                 await advance.commit(connection, jobs=jobs, finished=finished)
+            failpoints.reach("advance_committed")
         return len(due)
 
     async def _step(

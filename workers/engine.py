@@ -22,6 +22,7 @@ from psycopg_pool import PoolTimeout
 from db import work
 from db.connection import pool
 from db.work import CallStart, Claimed, Settlement
+from workers import failpoints
 from workers.advancing import Advancer
 from workers.app import Shard
 from workers.committer import Committer
@@ -95,6 +96,7 @@ class Engine:
         if self._stopping.is_set():
             return
         jobs = await self._patiently(lambda: self._claim(shard))
+        failpoints.reach("claimed")
         for number, job in enumerate(jobs):
             if not await self._unless_stopping(self._slots.acquire()):
                 await self._hand_back([(job, 0.0) for job in jobs[number:]])
@@ -181,6 +183,7 @@ class Engine:
         if delay_s is not None:
             await self._hand_back([(job, delay_s)])
             return
+        failpoints.reach("granted")
         start = CallStart(
             trial=job.trial,
             job=job.job,
@@ -193,11 +196,14 @@ class Engine:
             await self._limiter_says(self._limiter.give_up(lane, ticket))
             await self._hand_back([(job, 0.0)])
             return
+        failpoints.reach("call_started")
         outcome = await self._call(run, request)
+        failpoints.reach("answered")
         settlement = settle(
             job, start.attempt, outcome, price=run.prices.get(request.model), retries=run.retries
         )
         await self._committer.settle(settlement)
+        failpoints.reach("settled")
         await self._report(lane, ticket, outcome)
         await self._follow_up(job, run, settlement, outcome)
 
