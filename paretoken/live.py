@@ -2,8 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable
-from datetime import timedelta
+from collections.abc import Callable, Iterator, Mapping
 from typing import TextIO
 
 from rich.console import Console, Group
@@ -14,12 +13,18 @@ from rich.text import Text
 from analysis.safetext import terminal_text
 from db.connection import Connection
 from scheduler.progress import Progress as RunProgress
-from scheduler.progress import progress
+from scheduler.progress import Wait, progress
 
 POLL_S = 0.5
+# A look may take this share of the time: counting a million jobs twice a second would slow the run itself.
+_LOOKING_SHARE = 0.1
 LINE_EVERY_S = 5.0
-# The rate is measured over so many polls.
+# In a long run lines get rarer: one for each twentieth of its time so far, up to one in five minutes.
+_LINES_PER_TIME = 20
+_LINE_AT_LEAST_EVERY_S = 300.0
+# The rate is measured over so many looks.
 _WINDOW = 20
+_STATES = ("ok", "failed", "over_budget", "review", "cancelled", "running", "pending")
 
 
 class Rate:
@@ -57,70 +62,97 @@ def _watch_live(
         TextColumn("{task.description}"), BarColumn(bar_width=40), TaskProgressColumn(), console=console
     )
     task = bar.add_task("trials", total=None)
-    rate = Rate()
-    with Live(console=console, refresh_per_second=4, transient=True) as live:
-        while True:
-            seen = progress(connection, run_id)
-            rate.add(seen.calls)
+    # Redrawn when there is news, and not in between: nothing flickers. The last picture stays.
+    with Live(console=console, auto_refresh=False) as live:
+        for seen, rate in _looks(connection, run_id, alive):
             bar.update(task, total=seen.total_trials, completed=seen.total_trials - seen.open_trials)
-            live.update(Group(bar, *(Text(line) for line in describe(seen, rate))))
-            if seen.state != "running":
-                return seen
-            alive()
-            time.sleep(POLL_S)
+            live.update(Group(bar, *(Text(line) for line in describe(seen, rate))), refresh=True)
+    return seen
 
 
 def _watch_lines(connection: Connection, run_id: str, alive: Callable[[], None], out: TextIO) -> RunProgress:
-    rate = Rate()
-    next_line = 0.0
-    while True:
-        seen = progress(connection, run_id)
-        rate.add(seen.calls)
-        if seen.state != "running" or time.monotonic() >= next_line:
+    began = time.monotonic()
+    next_line = began
+    for seen, rate in _looks(connection, run_id, alive):
+        now = time.monotonic()
+        if seen.state != "running" or now >= next_line:
             done = seen.total_trials - seen.open_trials
-            print(
-                f"{done}/{seen.total_trials} trials; " + "; ".join(describe(seen, rate)), file=out, flush=True
-            )
-            next_line = time.monotonic() + LINE_EVERY_S
+            line = "; ".join(describe(seen, rate)[1:])
+            print(f"{done:,}/{seen.total_trials:,} trials; {line}", file=out, flush=True)
+            pause = max(LINE_EVERY_S, (now - began) / _LINES_PER_TIME)
+            next_line = now + min(pause, _LINE_AT_LEAST_EVERY_S)
+    return seen
+
+
+def _looks(
+    connection: Connection, run_id: str, alive: Callable[[], None]
+) -> Iterator[tuple[RunProgress, Rate]]:
+    """The run's state again and again; the last one is that of a run that goes on no more."""
+    rate = Rate()
+    while True:
+        began = time.monotonic()
+        seen = progress(connection, run_id)
+        took_s = time.monotonic() - began
+        rate.add(seen.calls)
+        yield seen, rate
         if seen.state != "running":
-            return seen
+            return
         alive()
-        time.sleep(POLL_S)
+        time.sleep(max(POLL_S, took_s / _LOOKING_SHARE))
 
 
 def describe(seen: RunProgress, rate: Rate | None = None) -> list[str]:
-    """The run in a few plain lines; safe for a terminal."""
+    """The run in a few plain lines, safe for a terminal: trials, calls, tokens, then errors and what waits."""
     lines = [
-        _counts("trials", seen.trials),
-        f"calls: {seen.calls:,} done, {seen.in_flight} in flight, {seen.waiting} waiting for capacity, "
-        f"{seen.open_jobs:,} open" + _pace(seen, rate),
-        f"tokens: {seen.input_tokens:,} in, {seen.output_tokens:,} out; cost: {_cost(seen)}",
+        _counts("trials", {state: seen.trials[state] for state in _STATES if state in seen.trials}),
+        f"calls: {seen.calls:,} done" + _ahead(seen) + _pace(seen, rate),
+        f"tokens: {seen.input_tokens:,} in, {seen.output_tokens:,} out; cost {_cost(seen)}",
     ]
     if seen.errors:
         lines.append(_counts("errors", seen.errors))
-    for wait in seen.waits:
-        what = "the gateway asked all to wait" if wait.why == "hold" else "waiting for a retry"
-        reason = f" ({wait.reason})" if wait.reason else ""
-        lines.append(
-            f"{wait.jobs:,} jobs of {wait.model}: {what} until {wait.until.astimezone():%Y-%m-%d %H:%M:%S}{reason}"
-        )
+    if seen.state == "running":
+        lines += [_waiting(wait) for wait in seen.waits]
     return [terminal_text(line) for line in lines]
 
 
-def _counts(name: str, counts: object) -> str:
-    assert isinstance(counts, dict)
-    return f"{name}: " + (
-        ", ".join(f"{count:,} {state}" for state, count in sorted(counts.items())) or "none"
-    )
+def _ahead(seen: RunProgress) -> str:
+    """What is still to come; the workers' own numbers are as of their last sign of life."""
+    if seen.state != "running":
+        return ""
+    if not seen.workers:
+        return f", {seen.open_jobs:,} to come; no worker is there (yet)"
+    waiting = f", {seen.waiting:,} waiting for capacity" if seen.waiting else ""
+    return f", {seen.in_flight:,} in flight{waiting}, {seen.open_jobs:,} to come"
+
+
+def _waiting(wait: Wait) -> str:
+    what = "the gateway asked all to wait" if wait.why == "hold" else "waiting for a retry"
+    reason = f" ({wait.reason})" if wait.reason else ""
+    until = f"{wait.until.astimezone():%Y-%m-%d %H:%M:%S}"
+    return f"{wait.jobs:,} calls of {wait.model}: {what} until {until}{reason}"
+
+
+def _counts(name: str, counts: Mapping[str, int]) -> str:
+    return f"{name}: " + (", ".join(f"{count:,} {what}" for what, count in counts.items()) or "none")
 
 
 def _pace(seen: RunProgress, rate: Rate | None) -> str:
     per_s = rate and rate.calls_per_s
-    if not per_s or per_s <= 0:
+    if not per_s or seen.state != "running":
         return ""
-    # Later rounds are not planned yet, so the time left is a lower bound where strategies have several.
-    left = timedelta(seconds=round(seen.open_jobs / per_s))
-    return f"; {per_s:,.1f} calls/s, about {left} left" if seen.open_jobs else f"; {per_s:,.1f} calls/s"
+    pace = f"; {per_s:,.1f}/s"
+    # Later rounds are not planned before the earlier ones are answered: then this is a lower bound.
+    return f"{pace}, {_duration(seen.open_jobs / per_s)} left for these" if seen.open_jobs else pace
+
+
+def _duration(seconds: float) -> str:
+    """About how long, as people say it."""
+    if seconds < 90:
+        return f"about {max(seconds, 1):.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 90:
+        return f"about {minutes} min"
+    return f"about {minutes // 60} h {minutes % 60} min"
 
 
 def _cost(seen: RunProgress) -> str:
