@@ -3,12 +3,12 @@
 | what came back | class | next |
 |---|---|---|
 | 429 rate limit | `rate_limit` | throttled |
-| 408 · 409 · 5xx, 529 | `timeout` · `conflict` · `server_error` | retry |
+| 408 · 409, 5xx, 529 | `timeout` · `server_error` | retry |
 | a prompt longer than the model or the limit allows | `context_length` | job fails |
 | 400, 413, 422 and other 4xx · refused by a content filter | `bad_request` · `content_filter` | job fails |
 | 401, a wrong key · 402 · 403 | `unauthorized` · `payment_required` · `forbidden` | run pauses |
 | 404, 405, 410, an unknown model · a redirect | `not_found` · `redirected` | run pauses |
-| a quota or spending limit used up, at any 4xx | `quota_exhausted` | run pauses |
+| a quota or spending limit used up, at any other 4xx | `quota_exhausted` | run pauses |
 | 200 with HTML, a text, malformed JSON, an error, no choices; a stream cut short | `bad_response` | retry |
 | 200, tokens spent on nothing | `empty_output` | trial fails |
 | 200, not the asked-for JSON · cut by `max_tokens` | `invalid_output` · `truncated` | one retry |
@@ -67,7 +67,7 @@ STATUSES: Mapping[int, Verdict] = {
     404: NOT_FOUND,
     405: NOT_FOUND,
     408: TIMEOUT,
-    409: _verdict("conflict", Disposition.RETRY),
+    409: SERVER_ERROR,
     410: NOT_FOUND,
     429: RATE_LIMIT,
 }
@@ -126,7 +126,7 @@ _TEXTS: tuple[tuple[re.Pattern[str], Verdict], ...] = tuple(
 """By the error's text, where a 4xx has no code that says it."""
 
 _TEXT_STATUSES: Mapping[str, frozenset[int]] = {
-    "quota_exhausted": frozenset({400, 402, 403, 429}),
+    "quota_exhausted": frozenset({400, 403, 429}),
     "context_length": frozenset({400, 413, 422}),
     "unauthorized": frozenset({400, 403}),
     "not_found": frozenset({400, 403, 422}),
@@ -139,7 +139,8 @@ _TOO_LARGE = re.compile(r"limit[: ]+([\d,]+)\b.{0,60}?requested[: ]+([\d,]+)", r
 
 def verdict_on(status: int, said: Said, should_retry: str | None) -> Verdict:
     """The verdict on an answer whose status is not 2xx."""
-    verdict = _by_what_it_says(status, said) if 400 <= status < 500 else None
+    says_more = 400 <= status < 500 and status != 402
+    verdict = _by_what_it_says(status, said) if says_more else None
     return _obey(verdict or _by_status(status), should_retry)
 
 

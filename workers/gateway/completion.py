@@ -1,5 +1,6 @@
 """What a 200 answer is worth: a completion is taken apart without trusting any part of it."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ from workers.gateway.classify import Verdict
 from workers.gateway.outcome import Disposition, Outcome
 
 _LARGEST_RAW_USAGE = 16_384
+_ID = re.compile(rb'"id": ?"([^"\\]{1,200})"')
 _CUT_SHORT = frozenset({"length", "max_tokens"})
 
 
@@ -28,7 +30,7 @@ def read_body(content: bytes, *, json_object: bool) -> Outcome:
     except UnicodeDecodeError:
         return _not_utf8(content)
     except ValueError:
-        return _bad(f"HTTP 200 with {describe(content)} instead of a completion")
+        return _not_json(content)
     if not isinstance(body, Mapping):
         return _bad(f"HTTP 200 with {describe(content)} instead of a completion")
     return read_completion(body, json_object=json_object)
@@ -130,6 +132,13 @@ def _error_in(body: Mapping[str, Any]) -> object:
         if isinstance(choice, Mapping) and choice.get("error"):
             return choice
     return body
+
+
+def _not_json(content: bytes) -> Outcome:
+    """Broken JSON may still show which answer it was, by which the provider's bill names it."""
+    found = _ID.search(content, 0, 1000)
+    body = {"id": found.group(1).decode("utf-8", errors="replace")} if found else {}
+    return _bad(f"HTTP 200 with {describe(content)} instead of a completion", body=body)
 
 
 def _not_utf8(content: bytes) -> Outcome:

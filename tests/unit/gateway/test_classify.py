@@ -92,7 +92,12 @@ ANSWERS: dict[str, tuple[int, Any, str, str]] = {
         "quota_exhausted",
         "pause_run",
     ),
-    "402": (402, {"error": {"message": "Payment required"}}, "payment_required", "pause_run"),
+    "402 speaks for itself": (
+        402,
+        {"error": {"message": "Insufficient credits", "code": "insufficient_credits"}},
+        "payment_required",
+        "pause_run",
+    ),
     "401": (401, {"error": {"message": "Incorrect API key provided"}}, "unauthorized", "pause_run"),
     "400 wrong key": (
         400,
@@ -141,7 +146,7 @@ ANSWERS: dict[str, tuple[int, Any, str, str]] = {
         "fail",
     ),
     "408": (408, "", "timeout", "retry"),
-    "409": (409, "", "conflict", "retry"),
+    "409": (409, "", "server_error", "retry"),
     "500": (500, "Internal Server Error", "server_error", "retry"),
     "503": (503, {"error": {"message": "overloaded"}}, "server_error", "retry"),
     "529": (529, {"error": {"type": "overloaded_error"}}, "server_error", "retry"),

@@ -115,6 +115,11 @@ def test_no_completion_at_all(sent: bytes) -> None:
     assert (outcome.status, outcome.error, outcome.usage) == ("error", "bad_response", UNKNOWN_USAGE)
 
 
+def test_id_is_saved_from_broken_json() -> None:
+    outcome = read_body(json.dumps(body()).encode()[:-9], json_object=False)
+    assert (outcome.error, outcome.response_id) == ("bad_response", "r-1")
+
+
 def test_html_is_named_by_its_title() -> None:
     outcome = read_body(b"<html><head><title>Sign in</title></head>", json_object=False)
     assert outcome.message == "HTTP 200 with an HTML page 'Sign in' instead of a completion"
