@@ -16,8 +16,6 @@ from workers.app import QUEUE
 log = logging.getLogger(__name__)
 
 MARKER = f"{QUEUE}:marker"
-# Between taking a message and claiming its jobs a worker needs a moment.
-GRACE_S = 15.0
 
 
 class Reaper:
@@ -27,6 +25,8 @@ class Reaper:
         self._connection = connection
         self._broker = broker
         self._lease_s = lease_s
+        # Between taking a message and claiming its jobs a worker needs a moment.
+        self._grace = timedelta(seconds=lease_s / 2)
         # Workers may not have been able to renew their leases before: they get one lease's time.
         self._trust_from = time.monotonic() + lease_s
 
@@ -63,6 +63,6 @@ class Reaper:
             return now
         oldest = self._broker.lindex(QUEUE, -1)
         if oldest is None:
-            return now - timedelta(seconds=GRACE_S)
+            return now - self._grace
         sent = float(json.loads(oldest)["headers"]["id"].partition("-")[0])
-        return datetime.fromtimestamp(sent, UTC) - timedelta(seconds=GRACE_S)
+        return datetime.fromtimestamp(sent, UTC) - self._grace
