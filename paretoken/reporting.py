@@ -1,6 +1,7 @@
 """`paretoken report`: a run's frames from the database into the analysis, its files into a folder."""
 
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,9 +10,17 @@ import typer
 from paretoken.errors import InputError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from analysis.options import Options
     from analysis.report import ReportSummary
+    from analysis.report.scaling_table import ScalingRow
     from db.connection import Connection
+
+_WIDTH_OF_A_PIPE = 150
+_ALL_COLUMNS_FIT = 110
+_LEFT_OUT_WHEN_NARROW = ("OK trials", "OK calls", "Elo / 1K")
+_MOST_FOR_A_NAME = 24
 
 RunId = Annotated[str, typer.Argument(help="The run's name, as `paretoken status` lists it.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Folder for the files; default runs/RUN_ID.")]
@@ -23,10 +32,12 @@ def report(run_id: RunId, out: Out = None) -> None:
     Example: paretoken report arena --out results
     """
     from db import connection as database
+    from db.runs import find_run
     from paretoken.services import readable_database
 
     with readable_database() as database_url, database.connect(database_url) as connection:
-        show(write(connection, run_id, folder(run_id, out)))
+        run = find_run(connection, run_id)
+        show(write(connection, run_id, folder(run_id, out)), simulated=run["simulated"])
 
 
 def folder(run_id: str, out: Path | None) -> Path:
@@ -62,31 +73,79 @@ def write(connection: "Connection", run_id: str, out: Path) -> "ReportSummary":
     )
 
 
-def options(experiment: dict[str, Any]) -> "Options":
-    """What the experiment's [analysis] says."""
+def options(experiment: Mapping[str, Any]) -> "Options":
+    """What the experiment's [analysis] says.
+
+    Raises:
+        OptionError: a value that no analysis takes.
+    """
     from analysis.options import Options
 
+    names = {
+        "baseline": "baseline",
+        "threshold": "threshold_elo_per_1k",
+        "reference_cost_usd": "reference_cost_usd",
+    }
     section = experiment.get("analysis", {})
-    return Options(baseline=section.get("baseline"), threshold=section.get("threshold_elo_per_1k", 2.0))
+    given = {option: section.get(key) for option, key in names.items()}
+    return Options(**{option: value for option, value in given.items() if value is not None})
 
 
-def show(summary: "ReportSummary") -> None:
-    """The scaling table, warnings and files, on standard output."""
+def show(summary: "ReportSummary", *, simulated: bool = False) -> None:
+    """The scaling table, what to know about it, and where the files are, on standard output."""
     from rich.console import Console
+    from rich.text import Text
+
+    from analysis.report.scaling_table import SIMULATED
+    from analysis.safetext import terminal_text
+
+    # A pipe has no width of its own; a table that is cut to 80 columns says nothing.
+    console = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_PIPE, highlight=False)
+    if simulated:
+        console.print(Text(SIMULATED))
+    console.print(table(summary.rows, width=console.width))
+    for line in (*summary.notes, *summary.warnings):
+        console.print(Text(terminal_text(line)))
+    if summary.files:
+        names = ", ".join(path.name for path in summary.files)
+        console.print(Text(f"Files in {summary.files[0].parent}: {names}"))
+
+
+def table(rows: "Sequence[ScalingRow]", *, width: int) -> "Table":
+    """Headers and verdicts may be broken over lines, numbers never; a narrow table has fewer columns."""
+    from rich import box
     from rich.table import Table
     from rich.text import Text
 
     from analysis.report.scaling_table import HEADERS
     from analysis.safetext import terminal_text
 
-    # A pipe has no width of its own; a table that is cut to 80 columns says nothing.
-    console = Console(width=None if sys.stdout.isatty() else 150)
-    table = Table(*HEADERS)
-    for row in summary.rows:
-        table.add_row(*(Text(terminal_text(cell)) for cell in row.texts()))
-    console.print(table)
-    for line in (*summary.notes, *summary.warnings):
-        console.print(Text(terminal_text(line)))
-    if summary.refusal:
-        console.print(Text(terminal_text(summary.refusal)))
-    console.print(Text("Files: " + ", ".join(str(path) for path in summary.files)))
+    narrow = width < _ALL_COLUMNS_FIT
+    shown = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    cells = []
+    for header, *texts in zip(HEADERS, *(row.texts() for row in rows), strict=True):
+        if narrow and header in _LEFT_OUT_WHEN_NARROW:
+            continue
+        # The interval goes under its Elo.
+        lines = [terminal_text(text.replace(" (", "\n(") if narrow else text) for text in texts]
+        _add_column(shown, header, lines, last=header == HEADERS[-1])
+        cells.append([Text(line) for line in lines])
+    for row in zip(*cells, strict=True):
+        shown.add_row(*row)
+    return shown
+
+
+def _add_column(table: "Table", header: str, texts: "Sequence[str]", *, last: bool) -> None:
+    """As wide as its numbers, whatever its header; the last one takes what is left."""
+    if last:
+        table.add_column(header)
+        return
+    widest = max((len(line) for text in texts for line in text.split("\n")), default=0)
+    width = max(widest, *(len(word) for word in header.split()))
+    first = not table.columns
+    table.add_column(
+        header,
+        justify="left" if first else "right",
+        width=min(width, _MOST_FOR_A_NAME) if first else width,
+        overflow="fold",
+    )
