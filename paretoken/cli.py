@@ -4,12 +4,13 @@ Modules are imported when their command is called, so that `paretoken --help` st
 """
 
 import importlib
-import os
 import sys
 from collections.abc import Mapping
-from typing import Any
+from difflib import get_close_matches
+from typing import Annotated, Any
 
-import click
+import typer
+from typer.core import TyperGroup
 
 _EXIT_INTERRUPTED = 130
 
@@ -33,48 +34,60 @@ COMMANDS: Mapping[str, tuple[str, str, str]] = {
 }
 
 
-class LazyGroup(click.Group):
-    """A group whose commands are imported when they are called."""
+class Commands(TyperGroup):
+    """The commands by name, each imported when it is called."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in COMMANDS:
-            return None
+            near = get_close_matches(cmd_name, COMMANDS, n=1)
+            ctx.fail(f"No command is named {cmd_name!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
         module, name, _ = COMMANDS[cmd_name]
         return _command(cmd_name, getattr(importlib.import_module(module), name))
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, _, line) in COMMANDS.items()])
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        name = args[0]
-        if name not in COMMANDS:
-            from difflib import get_close_matches
 
-            near = get_close_matches(name, COMMANDS, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise click.UsageError(f"No command is named {name!r}.{hint}", ctx)
-        return super().resolve_command(ctx, args)
-
-
-def _command(name: str, found: Any) -> click.Command:
-    import typer
-
-    app = found
+def _command(name: str, found: Any) -> Any:
+    commands = found
     if not isinstance(found, typer.Typer):
-        app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-        app.command(name)(found)
-    command: Any = typer.main.get_command(app)
+        commands = typer.Typer(add_completion=False)
+        commands.command(name)(found)
+    # Plain help everywhere: it is read in logs and copied into the documentation too.
+    commands.rich_markup_mode = None
+    command = typer.main.get_command(commands)
     command.name = name
-    return command  # type: ignore[no-any-return]
+    return command
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["--help", "-h"]})
-@click.version_option(package_name="paretoken", prog_name="paretoken")
-def cli() -> None:
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"paretoken {version('paretoken')}")
+        raise typer.Exit
+
+
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+
+
+@app.callback()
+def paretoken(
+    version: Annotated[
+        bool,
+        typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version and exit."),
+    ] = False,
+) -> None:
     """How much skill does each extra 1,000 tokens of test-time compute buy, and which strategies are worth it?
 
     Start with: paretoken demo
@@ -84,46 +97,68 @@ def cli() -> None:
 def main() -> None:
     """Run the command; a user's mistake ends in one line and exit code 2, failed work in one line and 1."""
     try:
-        code = cli(prog_name="paretoken", standalone_mode=False)
-    except click.exceptions.Exit as end:
-        code = end.exit_code
-    except click.ClickException as error:
-        error.show()
-        code = error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        _say("Interrupted.")
+        # What a command returns is no exit code; `typer.Exit` comes back as one.
+        code = typer.main.get_command(app)(prog_name="paretoken", standalone_mode=False) or 0
+    except typer.TyperException as error:
+        _say(_usage(error))
+        code = 2
+    except (typer.Abort, KeyboardInterrupt):
         code = _EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # The reader (head, less) has gone; nothing is wrong, and nothing more can be written.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
     except Exception as error:
         known = _exit_code(error)
         if known is None:
             raise
-        _say(f"Error: {error}")
+        _say(f"Error: {_message(error)}")
         code = known
-    sys.exit(code if isinstance(code, int) else 0)
+    if code == _EXIT_INTERRUPTED:
+        _say("Interrupted.")
+    sys.exit(code)
+
+
+def _usage(error: typer.TyperException) -> str:
+    """A wrong command line in one line; a group without a command says its whole help."""
+    text = error.format_message()
+    context: Any = getattr(error, "ctx", None)
+    if context is None:
+        return f"Error: {text}"
+    if text.startswith("Usage:"):
+        return text
+    return f"Error: {text.rstrip('.')}. See: {context.command_path} --help"
 
 
 def _exit_code(error: Exception) -> int | None:
-    """2 for what the user gave, 1 for what failed; None for an error of our own, which keeps its traceback."""
+    """2 for what the user gave, 1 for what failed; None for an error of our own, which keeps its traceback.
+
+    A database that is not migrated counts as failed: the same command works once it is, so that a supervisor may
+    start it again, while it would start a wrong one for ever.
+    """
+    import psycopg
+
     from analysis.errors import AnalysisError
-    from db.errors import DatabaseError, DatabaseUnreachable
+    from db.errors import DatabaseError, DatabaseUnreachable, NotMigrated
     from paretoken.errors import ParetokenError
     from scheduler.errors import BrokerUnreachable, SchedulerError
     from workers.errors import WorkerError
 
     if isinstance(error, ParetokenError):
         return error.exit_code
-    if isinstance(error, DatabaseUnreachable | BrokerUnreachable):
+    if isinstance(error, DatabaseUnreachable | NotMigrated | BrokerUnreachable | psycopg.OperationalError):
         return 1
     if isinstance(error, AnalysisError | DatabaseError | SchedulerError | WorkerError):
         return 2
     return None
 
 
+def _message(error: Exception) -> str:
+    import psycopg
+
+    if isinstance(error, psycopg.OperationalError):
+        said = str(error).strip().splitlines()[0]
+        return f"The database went away ({said}). The same command goes on when it is back."
+    return str(error)
+
+
 def _say(text: str) -> None:
     from analysis.safetext import terminal_text
 
-    click.echo(terminal_text(text), err=True)
+    typer.echo(terminal_text(text), err=True)

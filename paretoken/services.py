@@ -27,7 +27,7 @@ def own_services() -> Services:
     if settings.database_url is None or settings.broker_url is None:
         raise InputError(
             f"Set {DATABASE_URL} and {BROKER_URL}, the same on every machine. "
-            "On one machine: eval the lines of `paretoken servers start --shell`."
+            'On one machine: eval "$(paretoken servers start --shell)".'
         )
     return Services(database_url=settings.database_url, broker_url=settings.broker_url)
 

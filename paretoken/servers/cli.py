@@ -1,6 +1,7 @@
 """`paretoken servers`: the embedded servers from the command line."""
 
 import json
+import shlex
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,25 +12,36 @@ if TYPE_CHECKING:
 
     from paretoken.servers.supervisor import ServerStatus
 
-app = typer.Typer(no_args_is_help=True, help="The embedded PostgreSQL and Valkey: start, stop, status.")
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    help="The embedded PostgreSQL and Valkey: start, stop, status.",
+)
 
 _Json = Annotated[bool, typer.Option("--json", help="Print one JSON object for a script.")]
 
 
 @app.command()
-def start(as_json: _Json = False) -> None:
+def start(
+    as_json: _Json = False,
+    shell: Annotated[bool, typer.Option("--shell", help="Print the two variables for a shell.")] = False,
+) -> None:
     """Start the servers that are not running, and wait until they answer.
 
-    With --json the two URLs are printed with their passwords, for your own scripts.
+    With --json or --shell the two URLs are printed with their passwords, for scripts and for workers on this machine.
 
-    Example: paretoken servers start --json
+    Example: eval "$(paretoken servers start --shell)"
     """
     from paretoken import servers
+    from paretoken.settings import BROKER_URL, DATABASE_URL
 
     home = _home()
     started = servers.start(home)
     if as_json:
         typer.echo(json.dumps({"database_url": started.database_url, "broker_url": started.broker_url}))
+    elif shell:
+        for name, url in ((DATABASE_URL, started.database_url), (BROKER_URL, started.broker_url)):
+            typer.echo(f"export {name}={shlex.quote(url)}")
     else:
         _show(home)
 
