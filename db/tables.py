@@ -131,7 +131,6 @@ strategy = Table(
     Column("family", Text, nullable=False),
     Column("tier", Integer, nullable=False),
     Column("params", JSONB, nullable=False),
-    Column("prompt_bytes", Integer, nullable=False, comment="largest opening prompt without the task"),
     UniqueConstraint("run", "name"),
 )
 

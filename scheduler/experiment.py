@@ -14,11 +14,11 @@ from typing import Any, NoReturn
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from analysis.prices import Price
+from db.runs import RUN_ID_PATTERN
 from scheduler.errors import ExperimentInvalid
 from scheduler.tasks import Task, load_tasks
 from workers.strategies import Strategy, StrategyInvalid, strategy
 
-RUN_ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 ADJUSTABLE = ("limits", "budget", "retries", "analysis")
 ADJUSTABLE_GATEWAY = ("timeout_s", "stream", "api_key_env")
 NAME_PATTERN = r"^[^\x00-\x1f\x7f]{1,100}$"
@@ -213,12 +213,12 @@ def load(path: Path, *, run_id: str | None = None) -> LoadedExperiment:
         tasks=tasks,
         experiment_hash="",
         prompts_hash=digest([s.strategy.model_dump(mode="json") for s in strategies]),
-        warnings=[*warnings, *_price_warnings(settings, strategies)],
+        warnings=[*warnings, *_price_warnings(settings, strategies), *_temperature_warnings(strategies)],
     )
     experiment_hash = digest(identity(loaded.document()))
     # Without a name of its own a run is named by its content: the same file continues it, a changed one is new.
     name = run_id or settings.run_id or f"{_slug(path.stem)}-{experiment_hash[:8]}"
-    if not re.match(RUN_ID_PATTERN, name):
+    if not re.fullmatch(RUN_ID_PATTERN, name):
         raise ExperimentInvalid(f"run id {name!r}: letters, digits, '.', '_' and '-' only, at most 100")
     return replace(loaded, run_id=name, experiment_hash=experiment_hash)
 
@@ -327,6 +327,15 @@ def _check_prices(path: Path, settings: Experiment, strategies: Sequence[Planned
 def _price_warnings(settings: Experiment, strategies: Sequence[PlannedStrategy]) -> list[str]:
     unpriced = [model for model in models_of(strategies) if model not in settings.prices]
     return [f"No price for {', '.join(unpriced)}: cost stays unknown."] if unpriced else []
+
+
+def _temperature_warnings(strategies: Sequence[PlannedStrategy]) -> list[str]:
+    return [
+        f"Strategy {planned.name!r} draws {planned.strategy.opening_samples} samples at temperature 0: they will be "
+        "all alike. Set its own temperature."
+        for planned in strategies
+        if planned.strategy.opening_samples > 1 and planned.strategy.temperature == 0
+    ]
 
 
 def _slug(stem: str) -> str:

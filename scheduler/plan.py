@@ -15,10 +15,11 @@ from db.queries import SQL
 from scheduler.errors import RunChanged
 from scheduler.experiment import LoadedExperiment, PlannedStrategy, identity, models_of
 from workers.reservation import prompt_bytes
-from workers.strategies import TaskView
+from workers.strategies import ModelCall, TaskView
 
 SIMULATED_ENDPOINT = "simulated"
-SIMULATED_FINGERPRINT = "simulated"
+
+_PROBE_BYTES = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,39 +176,34 @@ def _insert_strategies(connection: Connection, run: int, strategies: Sequence[Pl
                 "family": planned.family,
                 "tier": planned.tier,
                 "params": Jsonb(planned.strategy.model_dump(mode="json")),
-                "prompt_bytes": _opening_bytes(planned),
             },
         )
 
 
-def _opening_bytes(planned: PlannedStrategy) -> int:
-    """UTF-8 bytes of the strategy's own words in its largest opening prompt."""
-    empty = TaskView(task_id="", goal="")
-    return max(prompt_bytes(call.messages) for call in planned.strategy.opening(empty))
-
-
 def _openings(loaded: LoadedExperiment) -> dict[str, list[Any]]:
-    """Per strategy what its opening jobs share, as parallel arrays."""
-    openings: dict[str, list[Any]] = {
-        name: []
-        for name in (
-            "strategies",
-            "models",
-            "samples",
-            "prompt_bytes",
-            "max_tokens",
-            "input_usd",
-            "output_usd",
-        )
+    """The opening calls of every strategy without the task's own words, as parallel arrays."""
+    rows = [
+        (planned.name, call, copies, loaded.prices.get(call.model))
+        for planned in loaded.strategies
+        for call, copies in _opening(planned)
+    ]
+    return {
+        "strategies": [name for name, _, _, _ in rows],
+        "samples": [call.sample for _, call, _, _ in rows],
+        "models": [call.model for _, call, _, _ in rows],
+        "prompt_bytes": [prompt_bytes(call.messages) for _, call, _, _ in rows],
+        "task_copies": [copies for _, _, copies, _ in rows],
+        "max_tokens": [call.max_tokens for _, call, _, _ in rows],
+        "input_usd": [price and price.input_usd_per_1m / 1e6 for _, _, _, price in rows],
+        "output_usd": [price and price.output_usd_per_1m / 1e6 for _, _, _, price in rows],
     }
-    for planned in loaded.strategies:
-        first = planned.strategy.opening(TaskView(task_id="", goal=""))[0]
-        price = loaded.settings.prices.get(first.model)
-        openings["strategies"].append(planned.name)
-        openings["models"].append(first.model)
-        openings["samples"].append(planned.strategy.opening_samples)
-        openings["prompt_bytes"].append(_opening_bytes(planned))
-        openings["max_tokens"].append(first.max_tokens)
-        openings["input_usd"].append(price and price.input_usd_per_1m / 1e6)
-        openings["output_usd"].append(price and price.output_usd_per_1m / 1e6)
-    return openings
+
+
+def _opening(planned: PlannedStrategy) -> Sequence[tuple[ModelCall, int]]:
+    """Each opening call for an empty task, and how often its prompt repeats the task: a user's own prompt may."""
+    empty = planned.strategy.opening(TaskView(task_id="", goal=""))
+    probe = planned.strategy.opening(TaskView(task_id="", goal="x" * _PROBE_BYTES))
+    return [
+        (call, max(1, round((prompt_bytes(grown.messages) - prompt_bytes(call.messages)) / _PROBE_BYTES)))
+        for call, grown in zip(empty, probe, strict=True)
+    ]

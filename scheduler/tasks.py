@@ -15,6 +15,8 @@ from workers.checks import CheckInvalid, check
 
 FEW_TASKS = 20
 MAX_FILE_BYTES = 50_000_000
+# What a prompt puts around a file: its heading and fence.
+_FENCE_BYTES = 64
 
 # A model that is shown a database URL may try to use it, or print it: such a task is refused.
 DATABASE_URL = re.compile(
@@ -53,8 +55,9 @@ class Task:
 
     @property
     def prompt_bytes(self) -> int:
-        """UTF-8 bytes of goal and files: no fewer than their tokens, since no token is shorter than a byte."""
-        return len(self.line.goal.encode()) + sum(len(name) + len(text) for name, text in self.files.items())
+        """UTF-8 bytes of the task in a prompt: no fewer than its tokens, since no token is shorter than a byte."""
+        files = sum(len(name.encode()) + len(content) + _FENCE_BYTES for name, content in self.files.items())
+        return len(self.line.goal.encode()) + files
 
     def digest(self) -> dict[str, Any]:
         """What makes this task the same task (JSON types)."""

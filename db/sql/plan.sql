@@ -25,8 +25,8 @@ UPDATE run SET base_url = %(base_url)s, experiment = %(experiment)s WHERE id = %
 INSERT INTO file (sha256, content) VALUES (%(sha256)s, %(content)s) ON CONFLICT DO NOTHING;
 
 -- name: insert_strategy
-INSERT INTO strategy (run, name, position, kind, family, tier, params, prompt_bytes)
-VALUES (%(run)s, %(name)s, %(position)s, %(kind)s, %(family)s, %(tier)s, %(params)s, %(prompt_bytes)s);
+INSERT INTO strategy (run, name, position, kind, family, tier, params)
+VALUES (%(run)s, %(name)s, %(position)s, %(kind)s, %(family)s, %(tier)s, %(params)s);
 
 -- name: insert_lane
 -- The update that changes nothing makes RETURNING give the lane that is there already.
@@ -48,21 +48,22 @@ WHERE task.run = %(run)s AND strategy.run = %(run)s
 ORDER BY repeat, task.position, strategy.position;
 
 -- name: insert_opening_jobs
--- `planned_at` as not_before lets every later round (-infinity) go first: trials that were begun are finished
--- before new ones are.
+-- now() as not_before lets every later round (-infinity) go first: trials that were begun are finished before new ones
+-- are.
 INSERT INTO job (run, trial, lane, round, sample, reserve_tokens, reserve_cost_usd, not_before)
-SELECT trial.run, trial.id, lane.id, 1, sample,
-       task.prompt_bytes + opening.prompt_bytes + opening.max_tokens,
-       (task.prompt_bytes + opening.prompt_bytes) * opening.input_usd + opening.max_tokens * opening.output_usd,
+SELECT trial.run, trial.id, lane.id, 1, opening.sample,
+       task.prompt_bytes * opening.task_copies + opening.prompt_bytes + opening.max_tokens,
+       (task.prompt_bytes * opening.task_copies + opening.prompt_bytes) * opening.input_usd
+         + opening.max_tokens * opening.output_usd,
        now()
 FROM trial
 JOIN task ON task.id = trial.task
-JOIN unnest(%(strategies)s::text[], %(models)s::text[], %(samples)s::int[], %(prompt_bytes)s::int[],
-            %(max_tokens)s::int[], %(input_usd)s::float8[], %(output_usd)s::float8[])
-  AS opening (strategy, model, samples, prompt_bytes, max_tokens, input_usd, output_usd) ON true
-JOIN strategy ON strategy.id = trial.strategy AND strategy.name = opening.strategy
+JOIN strategy ON strategy.id = trial.strategy
+JOIN unnest(%(strategies)s::text[], %(samples)s::int[], %(models)s::text[], %(prompt_bytes)s::int[],
+            %(task_copies)s::int[], %(max_tokens)s::int[], %(input_usd)s::float8[], %(output_usd)s::float8[])
+  AS opening (strategy, sample, model, prompt_bytes, task_copies, max_tokens, input_usd, output_usd)
+  ON opening.strategy = strategy.name
 JOIN run_lane ON run_lane.run = trial.run
 JOIN lane ON lane.id = run_lane.lane AND lane.model = opening.model
-CROSS JOIN LATERAL generate_series(1, opening.samples) AS sample
 WHERE trial.run = %(run)s
-ORDER BY trial.id, sample;
+ORDER BY trial.id, opening.sample;

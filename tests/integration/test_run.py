@@ -1,24 +1,15 @@
 """A run on real servers, a simulated gateway and real worker processes: the ledger equals what was served."""
 
-import json
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from db.connection import Connection
-from db.ledger import export_lines
 from paretoken.live import watch
 from paretoken.processes import Crew
-from paretoken.services import Services
-from paretoken.simulator import SimulatedGateway, launch
-from scheduler.experiment import load
-from scheduler.plan import Plan, plan
+from paretoken.simulator import SimulatedGateway
 from scheduler.progress import progress
-from tests.experiments import GATEWAY, write_experiment
-from workers.keys import read_key
+from tests.runs import ledger, served, start
 
 STRATEGIES = """
 [[strategies]]
@@ -33,54 +24,10 @@ temperature = 0.7
 """
 
 
-@pytest.fixture
-def key(monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("TEST_GATEWAY_KEY", "sk-test-1234567890")
-    return "TEST_GATEWAY_KEY"
-
-
-@pytest.fixture
-def gateway(tmp_path: Path, key: str) -> Iterator[SimulatedGateway]:
-    write_experiment(tmp_path, tasks=12)
-    with launch(tasks=tmp_path / "tasks.jsonl", api_key_env=key, latency_ms=30) as running:
-        yield running
-
-
-@pytest.fixture
-def crew(database_url: str, broker_url: str, tmp_path: Path) -> Iterator[Crew]:
-    """Children that are ended with the test."""
-    crew = Crew(
-        services=Services(database_url=database_url, broker_url=broker_url), logs=tmp_path / "logs", lease_s=3
-    )
-    yield crew
-    crew.stop()
-
-
-def start(connection: Connection, tmp_path: Path, gateway: SimulatedGateway, **changes: Any) -> Plan:
-    path = write_experiment(
-        tmp_path, gateway=GATEWAY.format(base_url=gateway.base_url), strategies=STRATEGIES, **changes
-    )
-    loaded = load(path)
-    return plan(
-        connection,
-        loaded,
-        key_fingerprint=read_key("TEST_GATEWAY_KEY").fingerprint,
-        base_url=loaded.base_url,
-    )
-
-
-def ledger(connection: Connection, planned: Plan) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in export_lines(connection, run=planned.run)]
-
-
-def served(gateway: SimulatedGateway) -> dict[str, int]:
-    return {row["response_id"]: row["total_tokens"] for row in gateway.record() if row["served"]}
-
-
 def test_ledger_and_gateway_agree_call_by_call(
     connection: Connection, tmp_path: Path, gateway: SimulatedGateway, crew: Crew
 ) -> None:
-    planned = start(connection, tmp_path, gateway, tasks=12)
+    planned = start(connection, tmp_path, gateway, tasks=12, strategies=STRATEGIES)
     assert (planned.trials, planned.jobs) == (24, 132)
     crew.start(workers=2, concurrency=16)
     seen = watch(connection, "test", alive=lambda: None)
@@ -102,7 +49,7 @@ def test_a_killed_worker_costs_no_more_than_its_calls_in_flight(
     connection: Connection, tmp_path: Path, gateway: SimulatedGateway, crew: Crew
 ) -> None:
     gateway.set_faults([{"kind": "slow_body", "probability": 0.5, "duration_s": 0.3}])
-    planned = start(connection, tmp_path, gateway, tasks=40)
+    planned = start(connection, tmp_path, gateway, tasks=40, strategies=STRATEGIES)
     crew.start(workers=2, concurrency=8)
     victim = crew.children[1]
 

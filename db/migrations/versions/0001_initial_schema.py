@@ -148,9 +148,6 @@ def upgrade() -> None:
         sa.Column("family", sa.Text(), nullable=False),
         sa.Column("tier", sa.Integer(), nullable=False),
         sa.Column("params", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
-        sa.Column(
-            "prompt_bytes", sa.Integer(), nullable=False, comment="largest opening prompt without the task"
-        ),
         sa.ForeignKeyConstraint(["run"], ["run.id"], name=op.f("strategy_run_fkey")),
         sa.PrimaryKeyConstraint("id", name=op.f("strategy_pkey")),
         sa.UniqueConstraint("run", "name", name=op.f("strategy_run_name_key")),

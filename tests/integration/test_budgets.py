@@ -1,0 +1,68 @@
+"""Budgets are reserved before a call is sent: concurrent workers never overshoot."""
+
+from pathlib import Path
+
+from db.connection import Connection
+from db.runs import resume_run
+from paretoken.live import watch
+from paretoken.processes import Crew
+from paretoken.simulator import SimulatedGateway
+from tests.runs import ledger, start
+
+SC_K5 = '[[strategies]]\nname = "sc_k5"\nkind = "self_consistency"\nk = 5\ntemperature = 0.7\n'
+
+
+def test_a_run_stops_before_its_budget(
+    connection: Connection, tmp_path: Path, gateway: SimulatedGateway, crew: Crew
+) -> None:
+    budget_usd = 0.002
+    planned = start(
+        connection,
+        tmp_path,
+        gateway,
+        tasks=100,
+        strategies=SC_K5,
+        more=f"[budget]\nrun_cost_usd = {budget_usd}\n",
+    )
+    crew.start(workers=4, concurrency=8)
+    seen = watch(connection, "test", alive=lambda: None)
+    spent = sum(row["cost_usd"] or 0 for row in ledger(connection, planned))
+    reserved = connection.execute("SELECT max(reserve_cost_usd) AS bound FROM job").fetchone()
+    assert reserved is not None
+    assert seen.state == "paused"
+    assert "[budget]" in (seen.reason or "")
+    assert budget_usd - reserved["bound"] <= spent <= budget_usd
+
+
+def test_a_run_that_is_given_more_goes_on_and_repeats_nothing(
+    connection: Connection, tmp_path: Path, gateway: SimulatedGateway, crew: Crew
+) -> None:
+    start(connection, tmp_path, gateway, tasks=10, more="[budget]\nrun_tokens = 400\n")
+    crew.start(workers=1, concurrency=8)
+    seen = watch(connection, "test", alive=lambda: None)
+    assert seen.state == "paused"
+    assert 0 < seen.calls < 10
+    again = start(connection, tmp_path, gateway, tasks=10, more="[budget]\nrun_tokens = 300_000\n")
+    assert again.continued
+    resume_run(connection, run=again.run)
+    seen = watch(connection, "test", alive=lambda: None)
+    assert (seen.state, dict(seen.trials)) == ("finished", {"ok": 10})
+    assert [row["attempt"] for row in ledger(connection, again)] == [1] * 10
+
+
+def test_a_trial_over_its_budget_ends_with_what_it_spent(
+    connection: Connection, tmp_path: Path, gateway: SimulatedGateway, crew: Crew
+) -> None:
+    both = SC_K5 + '[[strategies]]\nname = "baseline"\nkind = "single"\n'
+    planned = start(
+        connection, tmp_path, gateway, tasks=10, strategies=both, more="[budget]\ntrial_tokens = 1000\n"
+    )
+    crew.start(workers=2, concurrency=8)
+    seen = watch(connection, "test", alive=lambda: None)
+    spent: dict[str, int] = {}
+    for row in ledger(connection, planned):
+        if row["strategy"] == "sc_k5":
+            spent[row["task_id"]] = spent.get(row["task_id"], 0) + row["total_tokens"]
+    assert (seen.state, dict(seen.trials)) == ("finished", {"ok": 10, "over_budget": 10})
+    assert all(0 < tokens <= 1000 for tokens in spent.values())
+    assert dict(seen.jobs).keys() == {"ok", "cancelled"}
