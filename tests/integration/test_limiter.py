@@ -1,0 +1,385 @@
+"""Every decision of the limiter, by the real scripts on a real server, with a clock that the test moves."""
+
+import asyncio
+import math
+import random
+import socket
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from tests.integration.limiter_clock import ClockedLimiter
+from workers.limiter import Decision, Limiter, LimiterUnavailable, Limits
+
+LANE = "127.0.0.1:8080/api:ab12:gpt-x"
+START_S = 1_800_000_000.0
+REQUESTS = Limits(requests_per_minute=600)
+TOKENS = Limits(tokens_per_minute=60_000)
+NO_LIMITS = Limits()
+PER_S = 600 * 0.98 / 61.2
+"""Requests a second that a limit of 600 a minute is served with: 9.608."""
+TOKENS_PER_S = 60_000 * 0.98 / 61.2
+"""960.8 for a limit of 60,000 a minute."""
+
+
+class Clock:
+    now_s = START_S
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+async def redis(broker_url: str) -> AsyncIterator[Redis]:
+    client = Redis.from_url(broker_url)
+    yield client
+    await client.aclose()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def limiter(redis: Redis, clock: Clock) -> ClockedLimiter:
+    return ClockedLimiter(redis, clock)
+
+
+async def ask(limiter: Limiter, name: str, tokens: int = 0, limits: Limits = REQUESTS, lease_s: float = 120):
+    return await limiter.acquire(LANE, name, tokens, limits, lease_s)
+
+
+def wait(seconds: float, reason: str) -> Decision:
+    """Granted after so long; the scripts round up to milliseconds."""
+    return Decision(granted=True, wait_s=pytest.approx(seconds, abs=0.002), reason=reason)
+
+
+NOW = wait(0, "ok")
+
+
+async def test_a_missing_bucket_starts_empty_and_each_call_holds_its_own_slot(limiter):
+    assert [await ask(limiter, name) for name in "abc"] == [wait(n / PER_S, "requests") for n in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(("idle_s", "burst"), [(0.5, 4), (600, 12)])  # 0.5 x 9.608 = 4.8; at most 0.02 x 600
+async def test_an_idle_lane_gathers_a_small_burst(limiter, clock, idle_s, burst):
+    await limiter.acquire(LANE, "first", 0, replace(REQUESTS, concurrency=100), 120)
+    await limiter.give_up(LANE, "first")
+    for n in range(3):  # room for 64 in flight: eight slots, doubled by each round of successes
+        names = [f"{n}.{i}" for i in range(8 << n)]
+        for name in names:
+            await limiter.acquire(LANE, name, 0, NO_LIMITS, 120)
+        for name in names:
+            await limiter.settle(LANE, name, tokens=None, result="ok")
+    clock.now_s += 600
+    await drain(limiter)
+    clock.now_s += idle_s
+    granted = [await ask(limiter, f"g{n}") for n in range(burst + 1)]
+    assert granted[:burst] == [NOW] * burst
+    assert granted[burst].reason == "requests"
+
+
+async def drain(limiter: Limiter) -> None:
+    """Use up what the bucket holds, exactly: the view says how much that is."""
+    n = 0
+    while (level := (await limiter.view(LANE)).requests_level) >= 1:
+        await ask(limiter, f"drain{n}")
+        await limiter.settle(LANE, f"drain{n}", tokens=None, result="other")
+        n += 1
+    assert level == pytest.approx(0, abs=1e-6)
+
+
+async def test_the_same_id_gets_the_rest_of_its_wait_and_is_charged_once(limiter, clock):
+    await ask(limiter, "a")
+    before = await limiter.view(LANE)
+    clock.now_s += 0.04
+    assert await ask(limiter, "a") == wait(1 / PER_S - 0.04, "requests")
+    clock.now_s += 0.1
+    assert await ask(limiter, "a") == NOW
+    after = await limiter.view(LANE)
+    assert (before.requests_level, before.in_flight) == (-1, 1)
+    assert (after.requests_level, after.in_flight) == (pytest.approx(-1 + 0.14 * PER_S, abs=1e-3), 1)
+
+
+async def test_a_long_wait_is_refused_charges_nothing_and_spreads_the_return(redis, clock):
+    limiter = ClockedLimiter(redis, clock, max_wait_s=0.25)  # two slots at 9.608 a second
+    granted = [await ask(limiter, name) for name in "abc"]
+    level = (await limiter.view(LANE)).requests_level
+    refused = [await ask(limiter, name) for name in "defg"]
+    assert [decision.granted for decision in granted + refused] == [True] * 3 + [False] * 4
+    assert {decision.reason for decision in refused} == {"requests"}
+    steps = [b.wait_s - a.wait_s for a, b in pairwise(refused)]
+    # One by one, not in a herd: at half the pace of eight calls in flight that take the 1 s assumed at first.
+    assert steps == pytest.approx([2 / 8] * 3, abs=0.002)
+    view = await limiter.view(LANE)
+    assert (view.requests_level, view.waiting, view.in_flight) == (level, 4, 3)
+
+
+async def test_a_call_too_large_for_the_longest_wait_is_still_sent(limiter):
+    assert await ask(limiter, "big", 50_000, TOKENS) == wait(50_000 / TOKENS_PER_S, "tokens")
+    assert not (await ask(limiter, "next", 10, TOKENS)).granted
+
+
+@pytest.mark.parametrize(
+    ("actual", "times", "level"),
+    [
+        (400, 1, -400),  # 1,000 expected, 400 used: 600 come back
+        (400, 2, -400),  # once
+        (1500, 1, -1500),  # 500 more than expected
+        (None, 1, -1000),  # unknown: what was expected stays charged
+        (0, 1, 0),
+    ],
+)
+async def test_settling_puts_the_actual_tokens_in_place_of_the_estimate(limiter, actual, times, level):
+    await ask(limiter, "a", 1000, TOKENS)
+    assert (await limiter.view(LANE)).tokens_level == -1000
+    for _ in range(times):
+        await limiter.settle(LANE, "a", tokens=actual, result="other")
+    view = await limiter.view(LANE)
+    assert (view.tokens_level, view.in_flight) == (level, 0)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+async def test_giving_up_refunds_once(limiter, times):
+    both = Limits(requests_per_minute=600, tokens_per_minute=60_000)
+    await ask(limiter, "stays", 500, both)
+    await ask(limiter, "goes", 1000, both)
+    for _ in range(times):
+        await limiter.give_up(LANE, "goes")
+    view = await limiter.view(LANE)
+    assert (view.requests_level, view.tokens_level, view.in_flight) == (-1, -500, 1)
+
+
+async def test_estimates_are_sharpened_by_what_calls_really_use(limiter):
+    for n in range(300):
+        await ask(limiter, f"c{n}", 1200, NO_LIMITS)
+        await limiter.settle(LANE, f"c{n}", tokens=150, result="ok")
+    ratio = (await limiter.view(LANE)).tokens_per_estimated_token
+    # Four calls' worth at 1, faded by 0.99 a call: (4 x .99^300 + S / 8) / (4 x .99^300 + S), S = (1 - .99^300) / .01
+    prior, seen = 4 * 0.99**300, (1 - 0.99**300) / 0.01
+    assert ratio == pytest.approx((prior + seen / 8) / (prior + seen), abs=1e-3)
+    assert await ask(limiter, "next", 1200, TOKENS) == wait(1200 * ratio / TOKENS_PER_S, "tokens")
+
+
+async def test_calls_in_flight_are_rated_again_but_no_level_rises_above_the_burst(limiter):
+    for n in range(8):
+        await ask(limiter, f"c{n}", 1200, TOKENS)
+    assert (await limiter.view(LANE)).tokens_level == -8 * 1200
+    await limiter.settle(LANE, "c0", tokens=150, result="ok")
+    ratio = (4 * 1200 * 0.99 + 150) / (4 * 1200 * 0.99 + 1200)
+    assert (await limiter.view(LANE)).tokens_level == pytest.approx(-150 - 7 * 1200 * ratio, abs=0.01)
+    for n in range(1, 8):
+        await limiter.settle(LANE, f"c{n}", tokens=1, result="ok")
+    assert (await limiter.view(LANE)).tokens_level == -150 - 7
+    await ask(limiter, "later", 1200, TOKENS)
+    await limiter.settle(LANE, "later", tokens=0, result="ok")
+    assert (await limiter.view(LANE)).tokens_level <= 0.02 * 60_000
+
+
+async def test_an_expired_lease_frees_concurrency_and_keeps_the_tokens_charged(limiter, clock):
+    one = Limits(tokens_per_minute=60_000, concurrency=1)
+    await limiter.acquire(LANE, "lost", 1000, one, 5)
+    assert (await ask(limiter, "b", 0, one)).reason == "concurrency"
+    clock.now_s += 1000 / TOKENS_PER_S + 5.01  # the lease runs from the slot
+    assert await ask(limiter, "b", 0, one) == NOW
+    view = await limiter.view(LANE)
+    filled = (1000 / TOKENS_PER_S + 5.01) * TOKENS_PER_S
+    assert view.tokens_level == pytest.approx(min(-1000 + filled, 1200), abs=1)
+    await limiter.settle(LANE, "lost", tokens=0, result="ok")  # too late to change anything
+    assert (await limiter.view(LANE)).tokens_level == view.tokens_level
+
+
+async def test_concurrency_is_a_hard_cap_and_a_settled_call_makes_room(limiter):
+    two = Limits(concurrency=2)
+    decisions = [await ask(limiter, name, 0, two) for name in "abcd"]
+    assert [decision.reason for decision in decisions] == ["ok", "ok", "concurrency", "concurrency"]
+    assert 0 < decisions[2].wait_s < decisions[3].wait_s
+    await limiter.settle(LANE, "a", tokens=None, result="other")
+    assert await ask(limiter, "d", 0, two) == NOW
+    assert (await ask(limiter, "c", 0, two)).reason == "concurrency"
+
+
+async def concurrency(limiter: Limiter, redis: Redis) -> float:
+    return float(await redis.hget(f"paretoken:{{{LANE}}}:lane", "concurrency"))
+
+
+async def test_concurrency_adapts(limiter, redis, clock):
+    async def rounds(number: int, result: str) -> float:
+        for n in range(number):
+            names = [f"{clock.now_s}.{n}.{i}" for i in range(4)]
+            for name in names:
+                await ask(limiter, name, 0, NO_LIMITS)
+            for name in names[:1]:
+                await limiter.settle(LANE, name, tokens=None, result=result)
+            for name in names[1:]:
+                await limiter.settle(LANE, name, tokens=None, result="other")
+        return await concurrency(limiter, redis)
+
+    assert await rounds(1, "ok") == 9  # 8 + 1: never throttled, four of eight slots in use
+    assert await rounds(5, "ok") == 9  # four of nine: more slots would change nothing
+    await rounds(1, "throttled")
+    assert await concurrency(limiter, redis) == pytest.approx(9 * 0.7)
+    await limiter.settle(LANE, "unknown", tokens=None, result="throttled")  # within the same cool-down
+    assert await concurrency(limiter, redis) == pytest.approx(6.3)
+    clock.now_s += 30
+    assert await rounds(1, "ok") == pytest.approx(6.3 + 1 / 6.3)
+    clock.now_s += 61
+    assert await rounds(1, "ok") == pytest.approx(6.3 + 1 / 6.3 + 1)
+    for _ in range(20):
+        clock.now_s += 60
+        await limiter.settle(LANE, "unknown", tokens=None, result="throttled")
+    assert await concurrency(limiter, redis) == 1
+
+
+async def test_a_call_that_waited_for_a_limit_does_not_raise_concurrency(limiter, redis, clock):
+    names = [str(n) for n in range(8)]
+    assert {(await ask(limiter, name)).reason for name in names} == {"requests"}
+    clock.now_s += 5
+    for name in names:
+        await limiter.settle(LANE, name, tokens=None, result="ok")
+    assert await concurrency(limiter, redis) == 8
+
+
+async def test_a_cool_down_moves_every_slot_and_the_waiters_learn_of_it(limiter, clock):
+    for name in "abc":
+        await ask(limiter, name)
+    clock.now_s += 0.01
+    await limiter.settle(LANE, "a", tokens=0, result="throttled", cool_down_s=10)
+    # b and c keep their places and their distance; d comes behind them, with the bucket standing still meanwhile.
+    assert await ask(limiter, "b") == wait(10 + 2 / PER_S - 0.01, "cool_down")
+    assert await ask(limiter, "c") == wait(10 + 3 / PER_S - 0.01, "cool_down")
+    assert await ask(limiter, "d") == wait(10 + 4 / PER_S - 0.01, "cool_down")
+    view = await limiter.view(LANE)
+    assert view.cool_down_until.timestamp() == START_S + 10.01
+    assert view.backlog_s == pytest.approx(10 + 4 / PER_S - 0.01, abs=0.002)
+    clock.now_s += 10
+    assert await ask(limiter, "b") == wait(2 / PER_S - 0.01, "requests")
+
+
+async def test_a_long_cool_down_refuses_all_and_takes_back_the_slots(limiter, clock):
+    await ask(limiter, "holder")
+    await ask(limiter, "sent")
+    await limiter.settle(LANE, "sent", tokens=0, result="throttled", cool_down_s=198_300)
+    refused = [await ask(limiter, name) for name in ("holder", "new", "newer")]
+    assert [(decision.granted, decision.reason) for decision in refused] == [(False, "cool_down")] * 3
+    assert 198_300 <= refused[0].wait_s < refused[1].wait_s < refused[2].wait_s
+    view = await limiter.view(LANE)
+    assert (view.in_flight, view.requests_level) == (0, -1)  # the holder's request is given back
+    clock.now_s += 198_301
+    assert (await ask(limiter, "holder")).granted
+
+
+async def test_calls_leave_a_cool_down_in_single_file(limiter, clock):
+    await limiter.settle(LANE, "unknown", tokens=None, result="throttled", cool_down_s=5)
+    waits = [(await ask(limiter, name, 0, NO_LIMITS)).wait_s for name in "abcd"]
+    assert waits == pytest.approx(
+        [5, 5.25, 5.4875, 5.713125], abs=0.003
+    )  # 250 ms, then 0.95 of the last distance
+
+
+async def test_429s_that_name_no_time_cool_down_longer_and_longer(limiter, clock):
+    lengths = []
+    for _ in range(7):
+        await limiter.settle(LANE, "unknown", tokens=None, result="throttled")
+        until = (await limiter.view(LANE)).cool_down_until
+        lengths.append(until.timestamp() - clock.now_s)
+        clock.now_s = until.timestamp()
+    assert lengths == [1, 2, 4, 8, 16, 30, 30]
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_no_60_s_window_holds_more_than_the_limit(redis, clock, seed):
+    """Bursts, pauses, cool-downs and late senders; every call uses what was estimated."""
+    limits = Limits(requests_per_minute=120, tokens_per_minute=24_000)
+    limiter, rng = ClockedLimiter(redis, clock, max_wait_s=10_000), random.Random(seed)
+    sends: list[tuple[float, int]] = []
+    for n in range(700):
+        clock.now_s += rng.choice([0, 0, 0, 0, 0.3, 1, 2, 40 if rng.random() < 0.1 else 0])
+        tokens = rng.choice([10, 100, 200, 300, 1000])
+        if rng.random() < 0.01:
+            await limiter.settle(
+                LANE, "unknown", tokens=None, result="throttled", cool_down_s=rng.random() * 9
+            )
+        decision = await ask(limiter, str(n), tokens, limits)
+        while decision.wait_s:
+            clock.now_s += decision.wait_s
+            decision = await ask(limiter, str(n), tokens, limits)
+        sends.append((clock.now_s + rng.random() * 1.2, tokens))
+        await limiter.settle(LANE, str(n), tokens=tokens, result="ok")
+    sends.sort()
+    for start_s, _ in sends:
+        window = [tokens for at_s, tokens in sends if start_s <= at_s < start_s + 60]
+        assert len(window) <= 120
+        assert sum(window) <= 24_000
+
+
+async def test_after_a_flush_it_works_on_starting_empty(limiter, redis):
+    await ask(limiter, "a")
+    await redis.flushdb()
+    await limiter.settle(LANE, "a", tokens=5, result="ok")
+    await limiter.give_up(LANE, "a")
+    assert (await limiter.view(LANE)).in_flight == 0
+    assert await ask(limiter, "b") == wait(1 / PER_S, "requests")
+
+
+@pytest.mark.parametrize("decode", [False, True])
+async def test_production_scripts_on_the_server_clock(broker_url, decode):
+    async with Redis.from_url(broker_url, decode_responses=decode) as redis:
+        limiter = Limiter(redis, prefix="mine")
+        assert await limiter.acquire(LANE, "a", 100, NO_LIMITS, 60) == NOW
+        await redis.script_flush()  # as after a restart of the server
+        assert (await limiter.view(LANE)).in_flight == 1
+        await limiter.acquire(LANE, "b", 100, Limits(concurrency=1), 60)
+        keys = {key if decode else key.decode() for key in await redis.keys()}
+        assert keys == {f"mine:{{{LANE}}}:{part}" for part in ("lane", "flight", "held", "waiting")}
+        assert [await redis.ttl(key) > 3600 for key in keys] == [True] * 4
+        assert (await Limiter(redis, prefix="other").view(LANE)).in_flight == 0
+
+
+async def test_without_redis_nothing_is_granted():
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+        redis = Redis(host="127.0.0.1", port=port, password="hush-hush", retry=Retry(NoBackoff(), 0))
+        limiter = Limiter(redis)
+        for call in (
+            ask(limiter, "a"),
+            limiter.turn(LANE, "a", 0, REQUESTS, 60),
+            limiter.settle(LANE, "a", tokens=1, result="ok"),
+            limiter.give_up(LANE, "a"),
+            limiter.view(LANE),
+        ):
+            with pytest.raises(LimiterUnavailable, match="nothing is sent until it does") as raised:
+                await call
+            assert "hush" not in str(raised.value)
+        await redis.aclose()
+
+
+async def test_a_turn_is_handed_to_the_next_waiter_of_the_process(redis):
+    limiter, one = Limiter(redis), Limits(concurrency=1)
+    assert await limiter.turn(LANE, "a", 0, one, 60) == NOW
+    waiting = asyncio.create_task(limiter.turn(LANE, "b", 0, one, 60))
+    while not (await limiter.view(LANE)).waiting:
+        assert not waiting.done()
+    await limiter.settle(LANE, "a", tokens=None, result="ok")
+    assert await waiting == NOW
+    assert (await limiter.view(LANE)).in_flight == 1
+
+
+async def test_a_cancelled_turn_holds_nothing(redis):
+    limiter, slow = Limiter(redis, max_wait_s=100), Limits(requests_per_minute=1)
+    waiting = asyncio.create_task(limiter.turn(LANE, "a", 0, slow, 60))
+    while not (await limiter.view(LANE)).in_flight:
+        assert not waiting.done()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    view = await limiter.view(LANE)
+    assert view.in_flight == 0
+    assert math.isclose(view.requests_level, 0, abs_tol=0.01)

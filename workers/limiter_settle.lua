@@ -1,0 +1,57 @@
+-- A call is over. Answers {was it held 0/1, concurrency left, others waiting}.
+-- ARGV: id, actual tokens ('' unknown), result (ok, throttled, other, given_up), told cool-down ms
+local id, tokens, result, told = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
+local MEMORY = 0.99           -- the ratio remembers about the last 100 calls ...
+local PRIOR = 4               -- ... and starts as if four calls had used all that was estimated
+local CALM = 60000            -- so long after the last 429, concurrency grows by doubling again
+local FORGIVE = 1 / 50        -- strikes forgiven per success: repeated 429s settle at one in some 50 calls
+local MOST_STRIKES = 6        -- 1, 2, 4, 8, 16, 30 s
+
+local function learn_ratio(held)
+  if not tokens or held.estimate <= 0 then return end
+  if lane.estimated == 0 then lane.actual, lane.estimated = PRIOR * held.estimate, PRIOR * held.estimate end
+  lane.actual = lane.actual * MEMORY + tokens
+  lane.estimated = lane.estimated * MEMORY + held.estimate
+end
+
+-- More concurrency only where concurrency is what holds calls back: not while a limit does (the call had to
+-- wait for one), and not while much of it is unused.
+local function grow(held, in_flight)
+  if held.reason ~= 'ok' or 2 * in_flight < lane.concurrency then return end
+  local calm = now - lane.throttled_at > CALM
+  lane.concurrency = math.min(MAX_CONCURRENCY, lane.concurrency + (calm and 1 or 1 / lane.concurrency))
+end
+
+local function succeed(held, in_flight)
+  lane.strikes = math.max(0, lane.strikes - FORGIVE)
+  local took = now - held.slot
+  if took > 0 then lane.hold = lane.hold == 0 and took or lane.hold + (took - lane.hold) / 8 end
+  learn_ratio(held)
+  grow(held, in_flight)
+end
+
+-- One cut per cool-down: the 429s of calls that were already under way belong to the same one.
+local function cool_down()
+  if now >= lane.cool then
+    lane.concurrency = math.max(1, lane.concurrency * 0.7)
+    lane.strikes = math.min(MOST_STRIKES, lane.strikes + 1)
+  end
+  lane.throttled_at = now
+  local ends = now + math.max(told, math.min(30000, 1000 * 2 ^ (lane.strikes - 1)))
+  local longer = ends - math.max(now, lane.cool)
+  if longer <= 0 then return end
+  lane.cool = ends
+  -- The whole timetable moves: the buckets stand still and every held slot keeps its place behind the others.
+  lane.at, lane.lag = lane.at + longer, lane.lag + longer
+  lane.pace = math.max(ends, lane.pace > now and lane.pace + longer or 0)
+  lane.gap = FIRST_GAP
+end
+
+local held = find(id)
+local in_flight = redis.call('ZCARD', FLIGHT)
+redis.call('ZREM', WAITING, id)
+if held and result == 'given_up' then refund(held) elseif held then release(held, tokens) end
+if held and result == 'ok' then succeed(held, in_flight) end
+if result == 'throttled' then cool_down() end
+save()
+return {held and 1 or 0, math.max(0, free()), redis.call('ZCARD', WAITING)}
