@@ -24,22 +24,27 @@ _LINES_PER_TIME = 20
 _LINE_AT_LEAST_EVERY_S = 300.0
 # The rate is measured over so many looks.
 _WINDOW = 20
+_LEAST_MEASURED_S = 3.0
 _STATES = ("ok", "failed", "over_budget", "review", "cancelled", "running", "pending")
 
 
 class Rate:
-    """Calls per second over the last polls."""
+    """Calls per second over the last looks; unknown while the run is still getting under way."""
 
     def __init__(self) -> None:
         self._seen: list[tuple[float, int]] = []
 
     def add(self, calls: int) -> None:
-        self._seen = [*self._seen[-_WINDOW:], (time.monotonic(), calls)]
+        # Before its first answer a run starts processes and proves its key: that says nothing of its pace.
+        if calls:
+            self._seen = [*self._seen[-_WINDOW:], (time.monotonic(), calls)]
 
     @property
     def calls_per_s(self) -> float | None:
+        if not self._seen:
+            return None
         (first_s, first), (last_s, last) = self._seen[0], self._seen[-1]
-        return (last - first) / (last_s - first_s) if last_s > first_s else None
+        return (last - first) / (last_s - first_s) if last_s - first_s >= _LEAST_MEASURED_S else None
 
 
 def watch(

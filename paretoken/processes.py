@@ -12,9 +12,11 @@ from typing import Annotated
 
 import typer
 
+from paretoken.errors import RunFailed
 from paretoken.services import Services, own_services, require_reachable
 from paretoken.settings import BROKER_URL, DATABASE_URL
 
+SCHEDULER = "scheduler"
 LEASE_S = 30.0
 _STOP_S = 660.0
 
@@ -102,10 +104,13 @@ class Crew:
     logs: Path
     lease_s: float = LEASE_S
     children: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    """Of the children, in their order."""
+    _said: set[str] = field(default_factory=set)
 
     def start(self, *, workers: int, concurrency: int) -> None:
         self.logs.mkdir(parents=True, exist_ok=True)
-        self._spawn("scheduler", ["scheduler", f"--lease-s={self.lease_s}"])
+        self._spawn(SCHEDULER, ["scheduler", f"--lease-s={self.lease_s}"])
         for number in range(1, workers + 1):
             self._spawn(
                 f"worker-{number}", ["worker", f"--concurrency={concurrency}", f"--lease-s={self.lease_s}"]
@@ -116,6 +121,7 @@ class Crew:
             DATABASE_URL: self.services.database_url,
             BROKER_URL: self.services.broker_url,
         }
+        self.names.append(name)
         with (self.logs / f"{name}.log").open("ab") as log:
             self.children.append(
                 subprocess.Popen(
@@ -129,9 +135,28 @@ class Crew:
                 )
             )
 
-    def dead(self) -> list[int]:
-        """Exit codes of children that ended by themselves."""
-        return [code for child in self.children if (code := child.poll()) is not None]
+    def require_alive(self) -> None:
+        """Say which workers ended by themselves, since the others go on without them.
+
+        Raises:
+            RunFailed: the scheduler, or the last worker, has ended.
+        """
+        ended = [
+            name for name, child in zip(self.names, self.children, strict=True) if child.poll() is not None
+        ]
+        if SCHEDULER in ended or (ended and len(ended) == len(self.children) - 1):
+            raise RunFailed(f"{self._end_of(ended[0])}. The same command continues the run.")
+        for name in ended:
+            if name not in self._said:
+                self._said.add(name)
+                typer.echo(f"Warning: {self._end_of(name)}", err=True)
+
+    def _end_of(self, name: str) -> str:
+        log = self.logs / f"{name}.log"
+        code = self.children[self.names.index(name)].returncode
+        lines = log.read_text(errors="replace").split("\n")
+        last = next((line for line in reversed(lines) if line.strip()), "nothing")
+        return f"{name} ended by itself (exit code {code}); its log {log} ends with: {last}"
 
     def stop(self) -> None:
         """End all gracefully; calls in flight finish."""
@@ -146,3 +171,4 @@ class Crew:
             if child.stdin:
                 child.stdin.close()
         self.children.clear()
+        self.names.clear()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from analysis.report.scaling_table import ScalingRow
     from db.connection import Connection
 
+_OTHER_FOLDER = "Choose another folder with --out."
 _WIDTH_OF_A_PIPE = 150
 _ALL_COLUMNS_FIT = 110
 _LEFT_OUT_WHEN_NARROW = ("OK trials", "OK calls", "Elo / 1K")
@@ -42,16 +43,18 @@ def report(run_id: RunId, out: Out = None) -> None:
 
 def folder(run_id: str, out: Path | None) -> Path:
     """The run's folder, made and found writable before any work is done for it."""
-    chosen = out or Path("runs") / run_id
+    return writable(out or Path("runs") / run_id, otherwise=_OTHER_FOLDER)
+
+
+def writable(chosen: Path, *, otherwise: str) -> Path:
+    """The folder, made where it is not there. Raises `InputError`, which ends with what to do `otherwise`."""
     try:
         chosen.mkdir(parents=True, exist_ok=True)
         probe = chosen / ".writable"
         probe.touch()
         probe.unlink()
     except OSError as error:
-        raise InputError(
-            f"{chosen}: cannot be written ({error.strerror}). Choose another folder with --out."
-        ) from None
+        raise InputError(f"{chosen}: cannot be written ({error.strerror}). {otherwise}") from None
     return chosen
 
 
@@ -63,14 +66,17 @@ def write(connection: "Connection", run_id: str, out: Path) -> "ReportSummary":
 
     run = find_run(connection, run_id)
     frames = read_frames(connection, run=run["id"])
-    return write_report(
-        out,
-        outcomes=frames.outcomes,
-        calls=frames.calls,
-        strategies=frames.strategies,
-        options=options(run["experiment"]),
-        simulated=run["simulated"],
-    )
+    try:
+        return write_report(
+            out,
+            outcomes=frames.outcomes,
+            calls=frames.calls,
+            strategies=frames.strategies,
+            options=options(run["experiment"]),
+            simulated=run["simulated"],
+        )
+    except OSError as error:
+        raise InputError(f"{out}: cannot be written ({error.strerror}). {_OTHER_FOLDER}") from None
 
 
 def options(experiment: Mapping[str, Any]) -> "Options":
@@ -91,8 +97,8 @@ def options(experiment: Mapping[str, Any]) -> "Options":
     return Options(**{option: value for option, value in given.items() if value is not None})
 
 
-def show(summary: "ReportSummary", *, simulated: bool = False) -> None:
-    """The scaling table, what to know about it, and where the files are, on standard output."""
+def show(summary: "ReportSummary", *, simulated: bool = False, more: Sequence[str] = ()) -> None:
+    """The scaling table, what to know about it, and where the files are (`more` of them), on standard output."""
     from rich.console import Console
     from rich.text import Text
 
@@ -107,7 +113,7 @@ def show(summary: "ReportSummary", *, simulated: bool = False) -> None:
     for line in (*summary.notes, *summary.warnings):
         console.print(Text(terminal_text(line)))
     if summary.files:
-        names = ", ".join(path.name for path in summary.files)
+        names = ", ".join([*more, *(path.name for path in summary.files)])
         console.print(Text(f"Files in {summary.files[0].parent}: {names}"))
 
 

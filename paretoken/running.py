@@ -1,16 +1,19 @@
 """`paretoken run` and `paretoken demo`: one experiment from its file to its tables, with all that it needs."""
 
 import contextlib
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from paretoken.errors import RunFailed
-from paretoken.reporting import Out, folder, show, write
+from paretoken.reporting import Out, folder, options, show, writable, write
 
 if TYPE_CHECKING:
     from db.connection import Connection
@@ -26,7 +29,9 @@ Concurrency = Annotated[int, typer.Option(min=1, help="Calls in flight per worke
 
 # The demo's gateway answers like a quick real one.
 DEMO_LATENCY_MS = 150.0
-SIMULATED_SEED = 20
+LEDGER = "ledger.jsonl"
+# What the simulated gateway served, row by row, for whoever wants to compare the ledger with it.
+SERVED = "served.jsonl"
 
 
 def run(
@@ -49,7 +54,7 @@ def run(
 
 
 def demo(out: Out = None, workers: Workers = 2, concurrency: Concurrency = 64) -> None:
-    """Run the arena example on embedded servers and a simulated gateway: no key, no cost, about a minute.
+    """Run the arena example on a simulated gateway: no key, no cost, about a minute. Every demo is a run of its own.
 
     Example: paretoken demo --out demo
     """
@@ -57,7 +62,7 @@ def demo(out: Out = None, workers: Workers = 2, concurrency: Concurrency = 64) -
         run_experiment(
             experiment,
             out=out,
-            run_id=None,
+            run_id=f"demo-{datetime.now():%Y%m%d-%H%M%S}",
             workers=workers,
             concurrency=concurrency,
             latency_ms=DEMO_LATENCY_MS,
@@ -82,91 +87,120 @@ def run_experiment(
     from workers.keys import SIMULATED_KEY, read_key
 
     loaded = load(path, run_id=run_id)
+    # Whatever only the analysis would refuse is refused before anything is paid for.
+    options(loaded.document())
     gateway = loaded.settings.gateway
     key = SIMULATED_KEY if gateway.simulate else read_key(gateway.api_key_env)
+    logs = _logs(loaded.run_id)
     files = folder(loaded.run_id, out)
     with contextlib.ExitStack() as stack:
         from paretoken.services import started_services
 
         typer.echo("Starting the servers …", err=True)
         services = stack.enter_context(started_services())
-        base_url = loaded.base_url
+        simulated = None
         if gateway.simulate:
-            base_url = stack.enter_context(_simulated_gateway(loaded, latency_ms)).base_url
-        seen = _work(services, loaded, key, base_url, files, workers=workers, concurrency=concurrency)
+            simulated = stack.enter_context(_simulated_gateway(loaded, logs / SERVED, latency_ms))
+        work = Work(services=services, loaded=loaded, key=key, simulated=simulated, logs=logs, files=files)
+        seen = _work(work, workers=workers, concurrency=concurrency)
     _end(seen)
 
 
-def _simulated_gateway(loaded: "LoadedExperiment", latency_ms: float) -> "SimulatedGateway":
+def _logs(run_id: str) -> Path:
+    from paretoken.settings import HOME, read_settings
+
+    logs = read_settings().home / "logs" / run_id
+    return writable(logs, otherwise=f"Set {HOME} to a writable folder.")
+
+
+def _simulated_gateway(loaded: "LoadedExperiment", record: Path, latency_ms: float) -> "SimulatedGateway":
     from paretoken.simulator import launch
 
     return launch(
         tasks=loaded.path.parent / loaded.settings.tasks,
         seed=loaded.settings.seed or 0,
+        record=record,
         latency_ms=latency_ms,
     )
 
 
-def _work(
-    services: "Services",
-    loaded: "LoadedExperiment",
-    key: "Key",
-    base_url: str | None,
-    files: Path,
-    *,
-    workers: int,
-    concurrency: int,
-) -> "Progress":
-    from db import connection as database
-    from db.runs import resume_run
-    from paretoken.ledger import write_ledger
-    from paretoken.settings import read_settings
-    from scheduler.plan import plan
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What one run works with."""
 
-    with database.connect(services.database_url) as connection:
-        planned = plan(connection, loaded, key_fingerprint=key.fingerprint, base_url=base_url)
-        for warning in planned.warnings:
-            typer.echo(f"Warning: {warning}", err=True)
-        verb = "continues" if planned.continued else "starts"
-        typer.echo(
-            f"Run {planned.run_id} {verb}: {planned.trials:,} trials, {planned.jobs:,} calls planned so far.",
-            err=True,
-        )
-        if planned.continued:
-            resume_run(connection, run=planned.run)
-        logs = read_settings().home / "logs" / planned.run_id
-        seen = _until_done(connection, services, planned, logs, workers=workers, concurrency=concurrency)
-        show(write(connection, planned.run_id, files))
-        write_ledger(connection, planned.run_id, files / "ledger.jsonl")
+    services: "Services"
+    loaded: "LoadedExperiment"
+    key: "Key"
+    simulated: "SimulatedGateway | None"
+    logs: Path
+    files: Path
+
+    @property
+    def base_url(self) -> str | None:
+        return self.simulated.base_url if self.simulated else self.loaded.base_url
+
+
+def _work(work: Work, *, workers: int, concurrency: int) -> "Progress":
+    from db import connection as database
+    from paretoken.ledger import write_ledger
+
+    with database.connect(work.services.database_url) as connection:
+        planned = _plan(connection, work)
+        seen = _until_done(connection, work, planned, workers=workers, concurrency=concurrency)
+        write_ledger(connection, planned.run_id, work.files / LEDGER)
+        if work.simulated:
+            _copy(work.logs / SERVED, work.files / SERVED)
+        summary = write(connection, planned.run_id, work.files)
+    show(
+        summary,
+        simulated=work.simulated is not None,
+        more=(LEDGER, SERVED) if work.simulated else (LEDGER,),
+    )
     return seen
 
 
+def _plan(connection: "Connection", work: Work) -> "Plan":
+    from db.runs import resume_run
+    from scheduler.plan import plan
+
+    planned = plan(connection, work.loaded, key_fingerprint=work.key.fingerprint, base_url=work.base_url)
+    for warning in planned.warnings:
+        typer.echo(f"Warning: {warning}", err=True)
+    verb = "continues" if planned.continued else "starts"
+    typer.echo(
+        f"Run {planned.run_id} {verb}: {planned.trials:,} trials, {planned.jobs:,} calls planned so far.",
+        err=True,
+    )
+    if planned.continued:
+        resume_run(connection, run=planned.run)
+    elif work.simulated:
+        # What an earlier run of this name left behind, in a database that is gone.
+        work.simulated.clear_record()
+    return planned
+
+
+def _copy(source: Path, target: Path) -> None:
+    unfinished = target.with_name(f".{target.name}.{os.getpid()}")
+    shutil.copyfile(source, unfinished)
+    unfinished.replace(target)
+
+
 def _until_done(
-    connection: "Connection",
-    services: "Services",
-    planned: "Plan",
-    logs: Path,
-    *,
-    workers: int,
-    concurrency: int,
+    connection: "Connection", work: Work, planned: "Plan", *, workers: int, concurrency: int
 ) -> "Progress":
     from db.runs import pause_run
     from paretoken.live import watch
     from paretoken.processes import Crew
 
-    crew = Crew(services=services, logs=logs)
-
-    def alive() -> None:
-        if crew.dead():
-            raise RunFailed(
-                f"A scheduler or worker has ended by itself; see {logs}. The same command continues."
-            )
-
+    crew = Crew(services=work.services, logs=work.logs)
     try:
         crew.start(workers=workers, concurrency=concurrency)
-        return watch(connection, planned.run_id, alive=alive)
+        return watch(connection, planned.run_id, alive=crew.require_alive)
     except KeyboardInterrupt:
-        typer.echo("Stopping: calls in flight finish. The same command continues the run.", err=True)
+        typer.echo(
+            f"Stopping: calls in flight finish. Run {planned.run_id} goes on with `paretoken run` on its file.",
+            err=True,
+        )
         pause_run(connection, run=planned.run, reason="Interrupted at the keyboard.")
         raise
     finally:
