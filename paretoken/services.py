@@ -1,12 +1,15 @@
 """The database and the broker that a command works with: the user's own, or the embedded ones."""
 
+import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
 
 from paretoken import servers
 from paretoken.errors import InputError
-from paretoken.settings import BROKER_URL, DATABASE_URL, Settings, read_settings
+from paretoken.settings import BROKER_URL, DATABASE_URL, read_settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,14 +48,45 @@ def started_services(*, broker: bool = True) -> Iterator[Services]:
         _require_migrated(settings.database_url)
         yield Services(database_url=settings.database_url, broker_url=settings.broker_url)
         return
-    running = _embedded_running(settings)
-    found = servers.start(settings.home)
-    try:
+    with _embedded(settings.home) as found:
         _upgrade(found.database_url)
         yield Services(database_url=found.database_url, broker_url=found.broker_url)
-    finally:
+
+
+@contextmanager
+def _embedded(home: Path) -> Iterator[servers.Servers]:
+    """The embedded servers. Who finds them at rest starts them for a while; the last one to leave stops them then."""
+    for_a_while = _mark(home)
+    running = _running(home)
+    found = servers.start(home)
+    with (home / "servers" / "users.lock").open("w") as users:
+        fcntl.flock(users, fcntl.LOCK_SH)
         if not running:
-            servers.stop(settings.home)
+            for_a_while.touch()
+        try:
+            # Between the start and the lock the last user may have stopped them.
+            yield found if _running(home) else servers.start(home)
+        finally:
+            if for_a_while.exists() and _last(users):
+                servers.stop(home)
+                for_a_while.unlink()
+
+
+def keep(home: Path) -> None:
+    """The embedded servers run on until they are stopped by hand, whoever started them."""
+    _mark(home).unlink(missing_ok=True)
+
+
+def _mark(home: Path) -> Path:
+    return home / "servers" / "for-a-while"
+
+
+def _last(users: IO[str]) -> bool:
+    try:
+        fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @contextmanager
@@ -62,8 +96,8 @@ def readable_database() -> Iterator[str]:
         yield services.database_url
 
 
-def _embedded_running(settings: Settings) -> bool:
-    state = servers.status(settings.home)
+def _running(home: Path) -> bool:
+    state = servers.status(home)
     return state.postgres.running and state.valkey.running
 
 

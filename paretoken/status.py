@@ -19,13 +19,13 @@ def status(
     Example: paretoken status arena --json
     """
     from db import connection as database
-    from paretoken.services import readable_database
+    from paretoken.services import started_services
 
-    with readable_database() as database_url, database.connect(database_url) as connection:
+    with started_services(broker=False) as services, database.connect(services.database_url) as connection:
         if run_id is None:
             _list(connection, as_json=as_json)
         else:
-            _show(connection, run_id, as_json=as_json)
+            _show(connection, services.broker_url, run_id, as_json=as_json)
 
 
 def _list(connection: "Connection", *, as_json: bool) -> None:
@@ -45,20 +45,22 @@ def _list(connection: "Connection", *, as_json: bool) -> None:
         typer.echo("There are no runs yet. Start one: paretoken demo")
 
 
-def _show(connection: "Connection", run_id: str, *, as_json: bool) -> None:
+def _show(connection: "Connection", broker_url: str, run_id: str, *, as_json: bool) -> None:
     from analysis.safetext import terminal_text
+    from paretoken.capacity import capacities, capacity_lines
     from paretoken.live import describe
     from scheduler.progress import progress
 
     seen = progress(connection, run_id)
+    lanes = capacities(connection, broker_url, run=seen.run) if seen.state == "running" else []
     if as_json:
-        typer.echo(_json(asdict(seen)))
+        typer.echo(_json(asdict(seen) | {"capacity": [asdict(lane) for lane in lanes]}))
     else:
         simulated = " (simulated gateway)" if seen.simulated else ""
         typer.echo(f"run {seen.run_id}: {seen.state}{simulated}")
         if seen.reason:
             typer.echo(terminal_text(seen.reason))
-        for line in describe(seen):
+        for line in (*describe(seen), *map(terminal_text, capacity_lines(lanes))):
             typer.echo(line)
     if needs_attention(seen):
         raise typer.Exit(1)

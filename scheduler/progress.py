@@ -27,6 +27,7 @@ class Wait:
 class Progress:
     """A run at one moment."""
 
+    run: int
     run_id: str
     state: str
     reason: str | None
@@ -82,6 +83,7 @@ def progress(connection: Connection, run_id: str) -> Progress:
     assert tally is not None
     workers = connection.execute(SQL["live_workers"]).fetchall()
     return Progress(
+        run=row["id"],
         run_id=run_id,
         state=row["state"],
         reason=row["reason"],

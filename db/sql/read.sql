@@ -58,10 +58,16 @@ WHERE trial.run = %(run)s ORDER BY task.position, strategy.position, trial.repea
 SELECT name AS strategy, family, tier, position FROM strategy WHERE run = %(run)s ORDER BY position;
 
 -- name: copy_ledger
+-- `usage` is a JSON value, or for tables its text.
 SELECT row_to_json(line) FROM (
   SELECT run_id, source_platform, task_id, strategy, repeat, round, sample, attempt, model, input_tokens,
          output_tokens, total_tokens, cached_input_tokens, reasoning_tokens, latency_ms, status, error, content, try,
-         turn, kind, purpose, retry_reason, used, http_status, response_id, first_byte_ms, finish_reason, usage,
+         turn, kind, purpose, retry_reason, used, http_status, response_id, first_byte_ms, finish_reason, %(usage)s,
          cost_usd, worker, started_at, finished_at
   FROM ledger WHERE run = %(run)s
-  ORDER BY task_id, strategy, repeat, try, round, sample, attempt, turn) AS line;
+  ORDER BY task_id COLLATE "C", strategy COLLATE "C", repeat, try, round, sample, attempt, turn) AS line;
+
+-- name: run_lanes
+-- What the limiter calls a lane: workers.context.RunContext.lane_name.
+SELECT lane.model, concat_ws(':', lane.endpoint, lane.key_fingerprint, lane.model) AS lane_name
+FROM run_lane JOIN lane ON lane.id = run_lane.lane WHERE run_lane.run = %(run)s ORDER BY lane.model;

@@ -1,0 +1,57 @@
+"""What the shared limiter allows a run now: why calls wait, and until when."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import redis.asyncio
+from redis.exceptions import RedisError
+
+from db.connection import Connection
+from db.queries import SQL
+from workers.limiter import Limiter, LimiterUnavailable, LimiterView
+
+# Below so much nobody would call it a wait.
+_NOTABLE_S = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capacity:
+    """One lane of a run as the limiter sees it."""
+
+    model: str
+    view: LimiterView
+
+
+def capacities(connection: Connection, broker_url: str, *, run: int) -> Sequence[Capacity]:
+    """The lanes of a run; empty where the broker does not answer."""
+    lanes = connection.execute(SQL["run_lanes"], {"run": run}).fetchall()
+    try:
+        return asyncio.run(_views(broker_url, [(lane["model"], lane["lane_name"]) for lane in lanes]))
+    except (LimiterUnavailable, RedisError, OSError):
+        return []
+
+
+async def _views(broker_url: str, lanes: Sequence[tuple[str, str]]) -> list[Capacity]:
+    client = redis.asyncio.Redis.from_url(broker_url, socket_timeout=2, socket_connect_timeout=2)
+    try:
+        limiter = Limiter(client)
+        return [Capacity(model=model, view=await limiter.view(name)) for model, name in lanes]
+    finally:
+        await client.aclose()
+
+
+def capacity_lines(capacities: Sequence[Capacity]) -> list[str]:
+    """The same for a person."""
+    return [f"{each.model}: {_line(each.view)}" for each in capacities if each.view.concurrency]
+
+
+def _line(view: LimiterView) -> str:
+    text = f"{view.in_flight:,} of {view.concurrency:,} calls that may be in flight now"
+    if view.cool_down_until is not None:
+        text += f"; the gateway asked all to wait until {view.cool_down_until.astimezone():%H:%M:%S}"
+    elif view.backlog_s >= _NOTABLE_S:
+        until = datetime.now().astimezone() + timedelta(seconds=view.backlog_s)
+        text += f"; waiting for the rate limit, the next call may go at {until:%H:%M:%S}"
+    return text
