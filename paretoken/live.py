@@ -107,10 +107,11 @@ def _looks(
 
 
 def describe(seen: RunProgress, rate: Rate | None = None) -> list[str]:
-    """The run in a few plain lines, safe for a terminal: trials, calls, tokens, then errors and what waits."""
+    """The run in a few plain lines, safe for a terminal: trials, calls, pace, tokens, errors, what waits."""
     lines = [
         _counts("trials", {state: seen.trials[state] for state in _STATES if state in seen.trials}),
-        f"calls: {seen.calls:,} done" + _ahead(seen) + _pace(seen, rate),
+        f"calls: {seen.calls:,} done" + _ahead(seen),
+        *_pace(seen, rate),
         f"tokens: {seen.input_tokens:,} in, {seen.output_tokens:,} out; cost {_cost(seen)}",
     ]
     if seen.errors:
@@ -141,13 +142,12 @@ def _counts(name: str, counts: Mapping[str, int]) -> str:
     return f"{name}: " + (", ".join(f"{count:,} {what}" for what, count in counts.items()) or "none")
 
 
-def _pace(seen: RunProgress, rate: Rate | None) -> str:
+def _pace(seen: RunProgress, rate: Rate | None) -> list[str]:
     per_s = rate and rate.calls_per_s
-    if not per_s or seen.state != "running":
-        return ""
-    pace = f"; {per_s:,.1f}/s"
-    # Later rounds are not planned before the earlier ones are answered: then this is a lower bound.
-    return f"{pace}, {_duration(seen.open_jobs / per_s)} left for these" if seen.open_jobs else pace
+    if not per_s or seen.state != "running" or not seen.open_jobs:
+        return []
+    # Later rounds are not planned before the earlier ones are answered, so the time is for what is known to come.
+    return [f"pace: {per_s:,.1f} calls/s, {_duration(seen.open_jobs / per_s)} for the calls to come"]
 
 
 def _duration(seconds: float) -> str:

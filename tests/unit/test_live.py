@@ -1,0 +1,95 @@
+"""The words in which a run's state is shown."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from paretoken.live import Rate, describe
+from scheduler.progress import Progress, Wait
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+RUNNING = Progress(
+    run_id="test",
+    state="running",
+    reason=None,
+    simulated=False,
+    created_at=NOW,
+    finished_at=None,
+    trials={"pending": 5, "ok": 2, "running": 1, "failed": 1},
+    jobs={"pending": 12, "queued": 3, "running": 5, "ok": 20, "failed": 1},
+    ok_calls=20,
+    error_calls=3,
+    unknown_calls=1,
+    input_tokens=1_234,
+    output_tokens=567,
+    cost_usd=0.25,
+    unpriced_models=[],
+    unknown_usage_calls=0,
+    errors={"rate_limit": 3, "timeout": 1},
+    waits=[],
+    workers=2,
+    in_flight=4,
+    waiting=1,
+)
+HOLD = Wait(why="hold", model="m", until=NOW, reason="429", jobs=12)
+
+
+class FixedRate(Rate):
+    @property
+    def calls_per_s(self) -> float:
+        return 0.1
+
+
+@pytest.mark.parametrize(
+    ("changes", "rate", "lines"),
+    [
+        (
+            {},
+            # 12 + 3 + 5 open jobs at 0.1 a second: 200 s.
+            FixedRate(),
+            [
+                "trials: 2 ok, 1 failed, 1 running, 5 pending",
+                "calls: 24 done, 4 in flight, 1 waiting for capacity, 20 to come",
+                "pace: 0.1 calls/s, about 3 min for the calls to come",
+                "tokens: 1,234 in, 567 out; cost $0.2500",
+                "errors: 3 rate_limit, 1 timeout",
+            ],
+        ),
+        (
+            {"workers": 0, "errors": {}},
+            None,
+            [
+                "trials: 2 ok, 1 failed, 1 running, 5 pending",
+                "calls: 24 done, 20 to come; no worker is there (yet)",
+                "tokens: 1,234 in, 567 out; cost $0.2500",
+            ],
+        ),
+        (
+            {"state": "finished", "errors": {}, "unpriced_models": ["m"], "cost_usd": 0.0, "waits": [HOLD]},
+            FixedRate(),
+            [
+                "trials: 2 ok, 1 failed, 1 running, 5 pending",
+                "calls: 24 done",
+                "tokens: 1,234 in, 567 out; cost unknown for m (no price)",
+            ],
+        ),
+    ],
+    ids=["running", "no worker", "finished"],
+)
+def test_a_run_in_words(changes: dict[str, object], rate: Rate | None, lines: list[str]) -> None:
+    assert describe(replace(RUNNING, **changes), rate) == lines
+
+
+def test_what_waits_is_said_with_its_time_and_reason() -> None:
+    last = describe(replace(RUNNING, waits=[HOLD]))[-1]
+    assert last == (
+        f"12 calls of m: the gateway asked all to wait until {NOW.astimezone():%Y-%m-%d %H:%M:%S} (429)"
+    )
+
+
+def test_no_pace_before_the_first_answer() -> None:
+    rate = Rate()
+    rate.add(0)
+    rate.add(1)
+    assert rate.calls_per_s is None
