@@ -10,6 +10,7 @@ from scheduler.progress import Progress, Wait
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 RUNNING = Progress(
+    run=1,
     run_id="test",
     state="running",
     reason=None,
