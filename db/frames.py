@@ -1,19 +1,20 @@
 """A run as the frames that the analysis takes."""
 
 import io
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import polars as pl
 
-from analysis.frames import CALLS, OUTCOMES
+from analysis.frames import CALLS, OUTCOMES, STRATEGIES, Column
 from db.connection import Connection
 from db.queries import SQL
-from db.text import from_database
+from db.text import MARK, encodable
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunFrames:
-    """`analysis.frames` says what the columns mean."""
+    """`analysis.frames` says what the columns mean. Lone surrogates, which no frame can hold, are `\\uXXXX` here."""
 
     outcomes: pl.DataFrame
     calls: pl.DataFrame
@@ -24,18 +25,19 @@ def read_frames(connection: Connection, *, run: int) -> RunFrames:
     """Everything about a run that the analysis needs, read in one snapshot."""
     with connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        connection.execute("SET LOCAL TIME ZONE 'UTC'")
         return RunFrames(
-            outcomes=_outcomes(connection, run),
+            outcomes=_frame(connection, "read_outcomes", run, OUTCOMES),
             calls=_calls(connection, run),
-            strategies=pl.DataFrame(connection.execute(SQL["read_families"], {"run": run}).fetchall()),
+            strategies=_frame(connection, "read_families", run, STRATEGIES),
         )
 
 
-def _outcomes(connection: Connection, run: int) -> pl.DataFrame:
-    rows = connection.execute(SQL["read_outcomes"], {"run": run}).fetchall()
+def _frame(connection: Connection, statement: str, run: int, columns: Mapping[str, Column]) -> pl.DataFrame:
+    rows = connection.execute(SQL[statement], {"run": run}).fetchall()
     for row in rows:
-        row["output"] = row["output"] and from_database(row["output"])
-    return pl.DataFrame(rows, schema={name: column.dtype for name, column in OUTCOMES.items()})
+        row |= {name: encodable(text) for name, text in row.items() if isinstance(text, str)}
+    return pl.DataFrame(rows, schema={name: column.dtype for name, column in columns.items()})
 
 
 def _calls(connection: Connection, run: int) -> pl.DataFrame:
@@ -47,8 +49,14 @@ def _calls(connection: Connection, run: int) -> pl.DataFrame:
             buffer.write(block)
     buffer.seek(0)
     frame = pl.read_csv(buffer, infer_schema=False)
-    return frame.with_columns(
-        pl.col(name) == "t" if CALLS[name].dtype == pl.Boolean else pl.col(name).cast(CALLS[name].dtype)
-        for name in frame.columns
-        if CALLS[name].dtype != pl.String
-    )
+    return frame.with_columns(_typed(frame[name], CALLS[name]) for name in frame.columns)
+
+
+def _typed(texts: pl.Series, column: Column) -> pl.Series:
+    if column.dtype == pl.Boolean:
+        return texts == "t"
+    if column.dtype != pl.String:
+        return texts.cast(column.dtype)
+    if not texts.str.contains(MARK, literal=True).any():
+        return texts
+    return pl.Series(texts.name, [text and encodable(text) for text in texts], dtype=pl.String)

@@ -1,38 +1,124 @@
-"""The ledger as JSON Lines: one line for every HTTP attempt that has an outcome, with the documented names."""
+"""The ledger of a run as JSON Lines, CSV or Parquet: one row for every HTTP attempt that has an outcome.
 
-import json
-from collections.abc import Iterable, Iterator
+All three hold the fields of `db.ledger_row`, ordered by task, strategy, repeat, try, round, sample, attempt, turn,
+and are read again by `db.ledger_import`. Postgres writes the JSON, in one snapshot; the other two are made of it,
+some thousand rows at a time.
 
+| format  | unknown    | NUL and lone surrogates                                        |
+|---------|------------|----------------------------------------------------------------|
+| JSON    | null       | `\\u0000`, `\\ud800`: as the gateway sent them                   |
+| CSV     | empty cell | `\\u0000` as text (`analysis.safetext`); an empty text is `""`  |
+| Parquet | null       | U+F8F0 and four hexadecimal digits (`db.text`)                 |
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import BinaryIO
+
+import polars as pl
+from polars.io.plugins import register_io_source
+
+from analysis.safetext import csv_text
 from db.connection import Connection
+from db.ledger_row import COLUMNS
 from db.queries import SQL
-from db.text import MARK, from_database
+from db.text import from_database, json_from_database
 
-_MARK_BYTES = MARK.encode()
+# Small enough for any machine, large enough that the work per chunk does not show.
+_CHUNK_BYTES = 4_000_000
+# In a cell that holds none of these `csv_text` changes nothing.
+_UNSAFE_CELL = "^[=+\\-@\t\r\n＝＋－＠']|\\\\u|\uf8f0"
 
 
 def export_lines(connection: Connection, *, run: int) -> Iterator[bytes]:
-    """The run's ledger rows as JSON objects, one a line, ordered by task, strategy, repeat, round, sample, attempt."""
-    # Postgres writes the JSON. A CSV copy whose quote and delimiter cannot occur hands it over untouched.
-    query = SQL["copy_ledger"].rstrip(";").replace("%(run)s", str(int(run)))
+    """The run's ledger rows as JSON objects, one by one."""
+    for chunk in json_chunks(connection, run=run):
+        yield from chunk[:-1].split(b"\n")
+
+
+def json_chunks(connection: Connection, *, run: int) -> Iterator[bytes]:
+    """The run's ledger rows as JSON Lines, many whole lines at a time."""
+    for chunk in _chunks(connection, run, usage="usage"):
+        yield json_from_database(chunk)
+
+
+def frames(connection: Connection, *, run: int) -> Iterator[pl.DataFrame]:
+    """The same rows as tables with the columns `COLUMNS`; texts as they stand in the database."""
+    for chunk in _chunks(connection, run, usage="usage::text AS usage"):
+        yield pl.read_ndjson(chunk, schema=COLUMNS)
+
+
+def _chunks(connection: Connection, run: int, *, usage: str) -> Iterator[bytes]:
+    query = SQL["copy_ledger"].rstrip(";").replace("%(run)s", str(int(run))).replace("%(usage)s", usage)
+    # A CSV copy whose quote and delimiter JSON cannot hold gives the lines untouched.
     options = r"FORMAT csv, QUOTE E'\x01', DELIMITER E'\x02'"
-    with connection.cursor().copy(f"COPY ({query}) TO STDOUT ({options})") as copy:
-        for line in _lines(copy):
-            yield _unescaped(line) if _MARK_BYTES in line else line
+    with connection.transaction():
+        connection.execute("SET LOCAL TIME ZONE 'UTC'")
+        with connection.cursor().copy(f"COPY ({query}) TO STDOUT ({options})") as copy:
+            yield from _whole_lines(copy)
 
 
-def _lines(blocks: Iterable[bytes | bytearray | memoryview]) -> Iterator[bytes]:
-    rest = b""
+def _whole_lines(blocks: Iterable[bytes | bytearray | memoryview]) -> Iterator[bytes]:
+    collected = bytearray()
     for block in blocks:
-        *whole, rest = (rest + bytes(block)).split(b"\n")
-        yield from whole
-    assert not rest
+        collected += block
+        if len(collected) >= _CHUNK_BYTES:
+            end = collected.rfind(b"\n") + 1
+            if end:
+                yield bytes(collected[:end])
+                del collected[:end]
+    if collected:
+        yield bytes(collected)
 
 
-def _unescaped(line: bytes) -> bytes:
-    """NUL and lone surrogates as the gateway sent them; JSON writes both as escapes."""
-    row = json.loads(line, object_hook=lambda found: {key: _text(value) for key, value in found.items()})
-    return json.dumps(row, separators=(",", ":")).encode()
+def write_json(connection: Connection, out: BinaryIO, *, run: int) -> int:
+    """Write JSON Lines; give the number of rows."""
+    rows = 0
+    for chunk in json_chunks(connection, run=run):
+        out.write(chunk)
+        rows += chunk.count(b"\n")
+    return rows
 
 
-def _text(value: object) -> object:
-    return from_database(value) if isinstance(value, str) else value
+def write_csv(connection: Connection, out: BinaryIO, *, run: int) -> int:
+    """Write CSV with a header, in which no cell is a formula; give the number of rows."""
+    out.write((",".join(COLUMNS) + "\n").encode())
+    rows = 0
+    for frame in frames(connection, run=run):
+        safe = frame.with_columns(_safe_cells(frame[name]) for name in frame.columns)
+        safe.write_csv(out, include_header=False)
+        rows += frame.height
+    return rows
+
+
+def _safe_cells(column: pl.Series) -> pl.Series:
+    if column.dtype == pl.Datetime:
+        return column.dt.to_string("iso:strict")
+    if column.dtype != pl.String:
+        return column
+    unsafe = column.str.contains(_UNSAFE_CELL).fill_null(False)
+    if not unsafe.any():
+        return column
+    cells = column.to_list()
+    for index in unsafe.arg_true():
+        cells[index] = csv_text(from_database(cells[index]))
+    return pl.Series(column.name, cells, dtype=pl.String)
+
+
+def write_parquet(connection: Connection, out: BinaryIO, *, run: int) -> int:
+    """Write Parquet, a row group for some thousand rows; give the number of rows."""
+    rows = 0
+
+    def batches(*_: object) -> Iterator[pl.DataFrame]:
+        nonlocal rows
+        for frame in frames(connection, run=run):
+            rows += frame.height
+            yield frame
+
+    register_io_source(batches, schema=dict(COLUMNS), is_pure=True).sink_parquet(out)
+    return rows
+
+
+Writer = Callable[..., int]
+
+WRITERS: dict[str, Writer] = {"jsonl": write_json, "csv": write_csv, "parquet": write_parquet}
+"""Format -> `write(connection, out, run=…)`."""

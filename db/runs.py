@@ -4,6 +4,9 @@ from db.connection import Connection, Row
 from db.errors import UnknownRun
 from db.queries import SQL
 
+RUN_ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+"""A run's name is also the name of its folder."""
+
 
 def find_run(connection: Connection, run_id: str) -> Row:
     """The run of that name.

@@ -1,9 +1,12 @@
 """`paretoken export` and `paretoken import`: the ledger as a file."""
 
+import gzip
 import os
 import sys
+from contextlib import nullcontext, suppress
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, BinaryIO, cast
 
 import typer
 
@@ -13,56 +16,104 @@ from paretoken.reporting import RunId
 if TYPE_CHECKING:
     from db.connection import Connection
 
+# The least work for zlib that still packs JSON to about a tenth.
+_GZIP_LEVEL = 4
+
+
+class Format(StrEnum):
+    """Formats of a ledger file."""
+
+    jsonl = "jsonl"
+    csv = "csv"
+    parquet = "parquet"
+
+
+Chosen = Annotated[
+    Format | None,
+    typer.Option("--format", help="Default: what the file's ending says; jsonl without a file."),
+]
+
 
 def export(
     run_id: RunId,
     out: Annotated[
-        Path | None, typer.Option("--out", help="File to write; default: standard output.")
+        Path | None, typer.Option("--out", help="File to write, also .gz; default or '-': standard output.")
     ] = None,
+    format_: Chosen = None,
 ) -> None:
-    """Write a run's ledger as JSON Lines: one row for every HTTP attempt.
+    """Write a run's ledger as JSON Lines, CSV or Parquet: one row for every HTTP attempt.
 
-    Example: paretoken export arena --out ledger.jsonl
+    Example: paretoken export arena --out ledger.jsonl.gz
     """
     from db import connection as database
-    from db.ledger import export_lines
-    from db.runs import find_run
+    from db.ledger_files import ledger_file
     from paretoken.services import readable_database
 
+    target = None if out is None or str(out) == "-" else ledger_file(out, format_)
+    if target is None and format_ is Format.parquet:
+        raise InputError("Parquet is no text: name a file with --out.")
     with readable_database() as database_url, database.connect(database_url) as connection:
-        if out is not None:
-            rows = write_ledger(connection, run_id, out)
-            typer.echo(f"{rows:,} rows: {out}", err=True)
+        if target is None:
+            _write(connection, run_id, sys.stdout.buffer, format_ or Format.jsonl)
             return
-        for line in export_lines(connection, run=find_run(connection, run_id)["id"]):
-            sys.stdout.buffer.write(line + b"\n")
+        rows = write_ledger(connection, run_id, target.path, format_)
+        typer.echo(f"{rows:,} rows: {target.path}", err=True)
 
 
-def write_ledger(connection: "Connection", run_id: str, path: Path) -> int:
+def write_ledger(connection: "Connection", run_id: str, path: Path, format_: Format | None = None) -> int:
     """Write the run's ledger to a file, whole or not at all; give the number of rows."""
-    from db.ledger import export_lines
-    from db.runs import find_run
+    from db.ledger_files import ledger_file
 
+    target = ledger_file(path, format_)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    rows = 0
     try:
-        with unfinished.open("wb") as file:
-            for line in export_lines(connection, run=find_run(connection, run_id)["id"]):
-                file.write(line + b"\n")
-                rows += 1
+        with unfinished.open("wb") as file, _packed(file) if target.packed else nullcontext(file) as out:
+            rows = _write(connection, run_id, out, Format(target.format))
         unfinished.replace(path)
     except OSError as error:
         raise InputError(
             f"{path}: cannot be written ({error.strerror}). Choose another file with --out."
         ) from None
     finally:
-        unfinished.unlink(missing_ok=True)
+        with suppress(OSError):
+            unfinished.unlink()
     return rows
 
 
-def import_(file: Annotated[Path, typer.Argument(help="Ledger file (JSON Lines).")]) -> None:
-    """Read a ledger file into the database as a finished run of its own name.
+def _packed(file: BinaryIO) -> BinaryIO:
+    # Neither name nor time goes in: the same ledger gives the same file.
+    packed = gzip.GzipFile(fileobj=file, mode="wb", compresslevel=_GZIP_LEVEL, mtime=0, filename="")
+    return cast(BinaryIO, packed)
 
-    Example: paretoken import ledger.jsonl
+
+def _write(connection: "Connection", run_id: str, out: BinaryIO, format_: Format) -> int:
+    from db.ledger import WRITERS
+    from db.runs import find_run
+
+    return WRITERS[format_](connection, out, run=find_run(connection, run_id)["id"])
+
+
+def import_(
+    file: Annotated[Path, typer.Argument(help="Ledger file: .jsonl or .csv, also with .gz, or .parquet.")],
+    run_id: Annotated[
+        str | None, typer.Option("--run-id", help="Name of the new run; default: the one in the file.")
+    ] = None,
+    format_: Chosen = None,
+) -> None:
+    """Read a ledger file into the database as a finished run: whole or not at all.
+
+    Its calls, tokens and costs are known then; whether an answer was right no ledger says.
+
+    Example: paretoken import ledger.jsonl --run-id theirs
     """
-    raise NotImplementedError
+    from db import connection as database
+    from db.ledger_files import ledger_file
+    from db.ledger_import import import_ledger
+    from paretoken.services import readable_database
+
+    source = ledger_file(file, format_)
+    with readable_database() as database_url, database.connect(database_url) as connection:
+        made = import_ledger(connection, source, run_id=run_id)
+    typer.echo(
+        f"Run {made.run_id}: {made.rows:,} rows, {made.trials:,} trials. Next: paretoken report {made.run_id}"
+    )

@@ -1,0 +1,115 @@
+"""Ledger files as they are read: JSON Lines, CSV or Parquet, each row as one line of JSON with its number."""
+
+import codecs
+import gzip
+import json
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from analysis.safetext import csv_value
+from db.errors import LedgerInvalid
+from db.ledger_row import COLUMNS
+from db.text import json_from_database
+
+ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".parquet": "parquet"}
+
+# Cells that hold JSON as it is; all others hold text.
+_BARE = {name for name, kind in COLUMNS.items() if kind in (pl.Int64, pl.Float64, pl.Boolean)} | {"usage"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerFile:
+    """A ledger file, its format (`jsonl`, `csv` or `parquet`), and whether gzip packs it."""
+
+    path: Path
+    format: str
+    packed: bool
+
+    def place(self, number: int) -> str:
+        """Where a row stands, for a message: a line of text, or a row below the header."""
+        return f"{self.path}:{number}" if self.format == "jsonl" else f"{self.path}: row {number}"
+
+    def rows(self) -> Iterator[tuple[int, bytes]]:
+        """(number from 1, JSON text) of every row, in bounded memory.
+
+        Raises:
+            LedgerInvalid: it cannot be read, or is no file of its format.
+        """
+        read = {"jsonl": _json_rows, "csv": _csv_rows, "parquet": _parquet_rows}[self.format]
+        try:
+            yield from read(self)
+        except (gzip.BadGzipFile, zlib.error, EOFError):
+            raise LedgerInvalid(f"{self.path}: no gzip file, or a damaged one. Copy it again.") from None
+        except OSError as error:
+            raise LedgerInvalid(f"{self.path}: cannot be read ({error.strerror or error}).") from None
+        except pl.exceptions.PolarsError as error:
+            said = str(error).splitlines()[0]
+            raise LedgerInvalid(f"{self.path}: cannot be read as {self.format}: {said}") from None
+
+
+def ledger_file(path: Path, given: str | None = None) -> LedgerFile:
+    """The file with its format: the given one, or what its ending says (`.gz` after it: packed).
+
+    Raises:
+        LedgerInvalid: neither says which.
+    """
+    packed = path.suffix == ".gz"
+    ending = path.with_suffix("").suffix if packed else path.suffix
+    found = given or ENDINGS.get(ending)
+    if found is None:
+        raise LedgerInvalid(
+            f"{path}: the ending {ending!r} names no format. Use {', '.join(ENDINGS)}, or give --format."
+        )
+    if packed and found == "parquet":
+        raise LedgerInvalid(f"{path}: Parquet is packed already; leave off .gz.")
+    return LedgerFile(path=path, format=found, packed=packed)
+
+
+def _json_rows(file: LedgerFile) -> Iterator[tuple[int, bytes]]:
+    with file.path.open("rb") as raw:
+        lines: Iterable[bytes] = gzip.GzipFile(fileobj=raw) if file.packed else raw
+        for number, line in enumerate(lines, start=1):
+            text = (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).strip()
+            if text:
+                yield number, text
+
+
+def _csv_rows(file: LedgerFile) -> Iterator[tuple[int, bytes]]:
+    frame = pl.scan_csv(file.path, infer_schema=False)
+    number = 0
+    for batch in frame.collect_batches(maintain_order=True):
+        for cells in batch.iter_rows(named=True):
+            number += 1
+            fields = (f"{json.dumps(name)}:{_cell(name, cell)}" for name, cell in cells.items())
+            yield number, f"{{{','.join(fields)}}}".encode()
+
+
+def _cell(name: str, cell: str | None) -> str:
+    if cell is None:
+        return "null"
+    text = csv_value(cell)
+    return _bare(text) if name in _BARE else json.dumps(text)
+
+
+def _bare(text: str) -> str:
+    """Text that is JSON stays as it is; anything else becomes a JSON string, which no number's field accepts."""
+    try:
+        json.loads(text)
+    except ValueError:
+        return json.dumps(text)
+    return text
+
+
+def _parquet_rows(file: LedgerFile) -> Iterator[tuple[int, bytes]]:
+    number = 0
+    for batch in pl.scan_parquet(file.path).collect_batches(maintain_order=True):
+        usage = batch["usage"].to_list() if "usage" in batch.columns else [None] * batch.height
+        lines = batch.drop("usage", strict=False).write_ndjson().encode().splitlines()
+        for line, text in zip(lines, usage, strict=True):
+            number += 1
+            whole = line if text is None else line[:-1] + b',"usage":' + _bare(text).encode() + b"}"
+            yield number, json_from_database(whole)
