@@ -16,6 +16,8 @@ def warnings(study: Study) -> tuple[str, ...]:
     found = [] if study.refusal is None else [f"No Elo: {study.refusal}"]
     if study.ranking is not None:
         found += _ranking_warnings(study.ranking)
+    if study.hierarchical_refusal is not None:
+        found.append(study.hierarchical_refusal)
     return tuple(found + _usage_warnings(study))
 
 

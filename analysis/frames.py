@@ -188,6 +188,8 @@ def _cast(series: pl.Series, column: Column, *, name: str) -> pl.Series:
         return series
     if column.dtype == pl.Boolean and series.dtype == pl.String:
         return _truth(series, name=name)
+    if column.dtype == pl.String and isinstance(series.dtype, pl.Struct):
+        return series.struct.json_encode().alias(series.name)
     try:
         return (
             series.cast(pl.Float64).cast(pl.Boolean)

@@ -31,6 +31,10 @@ class Options:
     """Tokens at which one bucket of trials ends and the next begins."""
     reference_cost_usd: float = 0.07
     """What a task's cost is compared with. It comes from another task set and is no target."""
+    hierarchical: bool = False
+    """Whether strategy-by-task effects are fitted as well."""
+    group: Literal["task", "category"] = "task"
+    """Whose effects those are."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -40,5 +44,7 @@ class Options:
             raise OptionError(f"level is {self.level}; it must be at least 0.5 and below 1.")
         if self.bootstrap < 0:
             raise OptionError(f"bootstrap is {self.bootstrap}; it must be 0 or more.")
+        if self.group not in ("task", "category"):
+            raise OptionError(f"group is {self.group!r}; allowed are task and category.")
         if not self.threshold >= 0:
             raise OptionError(f"threshold is {self.threshold}; it must be 0 or more Elo per 1,000 tokens.")

@@ -12,6 +12,7 @@ from analysis.comparisons import Cells, cells_from_comparisons, cells_from_outco
 from analysis.costs import cost_split, cost_summary
 from analysis.decision_tables import Measured, estimators_table, net_benefit_table, pairs_table, pareto_table
 from analysis.diagnostics import diagnostics
+from analysis.effects import hierarchical_table
 from analysis.errors import NotIdentifiedError
 from analysis.frames import calls_frame, outcomes_frame, strategies_frame
 from analysis.options import Options
@@ -41,6 +42,8 @@ class Study:
     """The tables of `docs/outputs.md` by the name of their CSV file, without `.csv`."""
     diagnostics: Mapping[str, Any]
     """What `diagnostics.json` holds."""
+    hierarchical_refusal: str | None
+    """Why a hierarchical fit that was asked for is not there."""
     from_outcomes: bool
     """Whether the comparisons come from the trials' own outcomes, not from verdicts."""
 
@@ -51,6 +54,7 @@ def study(
     calls: pl.DataFrame,
     strategies: pl.DataFrame | None = None,
     comparisons: pl.DataFrame | None = None,
+    rankings: pl.DataFrame | None = None,
     options: Options,
 ) -> Study:
     """Analyse a set of trials.
@@ -60,6 +64,7 @@ def study(
         calls: one row per HTTP attempt, see `frames.CALLS`.
         strategies: see `frames.STRATEGIES`; by default those of the outcomes, each its own family.
         comparisons: verdicts (`task_id, winner, loser, tie, weight`) to rank by instead of the outcomes.
+        rankings: the rankings that `comparisons` were read off, for the hierarchical fit.
         options: what the user chose.
 
     Raises:
@@ -76,6 +81,7 @@ def study(
     placed = None if ranking is None else _points(ranking, measured)
     stands = None if ranking is None else standing(ranking)
     draws = resample(ranking, len(cells.tasks), resamples=options.bootstrap, seed=options.seed)
+    effects, effects_refusal = _effects(checked, comparisons, rankings, names, options)
     elo, tokens = elo_table(ranking, stands, names), strategy_tokens(trials, names)
     return Study(
         options=options,
@@ -97,8 +103,10 @@ def study(
             "pairs": pairs_table(stands),
             "net_benefit": net_benefit_table(placed, options),
             "estimators": estimators_table(ranking),
+            **effects,
         },
         diagnostics={} if ranking is None else diagnostics(ranking, stands),
+        hierarchical_refusal=effects_refusal,
         from_outcomes=comparisons is None,
     )
 
@@ -115,6 +123,21 @@ def _rank(cells: Cells, options: Options) -> tuple[Ranking | None, str | None]:
         return rank(cells, options), None
     except NotIdentifiedError as error:
         return None, str(error)
+
+
+def _effects(
+    outcomes: pl.DataFrame,
+    comparisons: pl.DataFrame | None,
+    rankings: pl.DataFrame | None,
+    names: list[str],
+    options: Options,
+) -> tuple[dict[str, pl.DataFrame], str | None]:
+    if not options.hierarchical:
+        return {}, None
+    try:
+        return {"hierarchical": hierarchical_table(outcomes, comparisons, rankings, names, options)}, None
+    except NotIdentifiedError as error:
+        return {}, str(error)
 
 
 def _measured(cells: Cells, trials: pl.DataFrame, names: list[str]) -> Measured:

@@ -35,6 +35,7 @@ def write_report(
     calls: pl.DataFrame,
     strategies: pl.DataFrame | None = None,
     comparisons: pl.DataFrame | None = None,
+    rankings: pl.DataFrame | None = None,
     options: Options | None = None,
     simulated: bool = False,
 ) -> ReportSummary:
@@ -42,7 +43,7 @@ def write_report(
 
     Args:
         out: made if it is not there.
-        outcomes, calls, strategies, comparisons, options: as `study.study` takes them.
+        outcomes, calls, strategies, comparisons, rankings, options: as `study.study` takes them.
         simulated: the answers come from a simulated gateway; the report says so.
 
     Raises:
@@ -54,6 +55,7 @@ def write_report(
         calls=calls,
         strategies=strategies,
         comparisons=comparisons,
+        rankings=rankings,
         options=options or Options(),
     )
     return write_study(out, found, simulated=simulated)

@@ -45,7 +45,8 @@ class ScalingRow:
         """The assessment in words."""
         parts = [self.assessment or ""]
         if self.more_tasks:
-            parts[0] += f" (about {self.more_tasks:,} more tasks)"
+            number = "over 10,000" if self.more_tasks > 10_000 else f"about {self.more_tasks:,}"
+            parts[0] += f" ({number} more tasks)"
         if self.recommended:
             parts.append("recommended")
         return ", ".join(part for part in parts if part) or _UNKNOWN
