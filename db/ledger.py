@@ -98,10 +98,15 @@ def _safe_cells(column: pl.Series) -> pl.Series:
     unsafe = column.str.contains(_UNSAFE_CELL).fill_null(False)
     if not unsafe.any():
         return column
+    plain = _plain_json if column.name == "usage" else from_database
     cells = column.to_list()
     for index in unsafe.arg_true():
-        cells[index] = csv_text(from_database(cells[index]))
+        cells[index] = csv_text(plain(cells[index]))
     return pl.Series(column.name, cells, dtype=pl.String)
+
+
+def _plain_json(text: str) -> str:
+    return json_from_database(text.encode()).decode()
 
 
 def write_parquet(connection: Connection, out: BinaryIO, *, run: int) -> int:

@@ -122,6 +122,7 @@ def _build(connection: Connection, file: LedgerFile, *, name: str, source_platfo
     )
     connection.execute(SQL["stage_trials"])
     connection.execute(SQL["stage_jobs"])
+    connection.execute("ANALYZE staged, staged_trial, staged_job")
     _refuse_pair(connection, file, "answered_twice", "used is true for two attempts of one call")
     found = connection.execute(
         SQL["import_run"], {"run_id": name, "source_platform": source_platform}
@@ -131,6 +132,8 @@ def _build(connection: Connection, file: LedgerFile, *, name: str, source_platfo
     at = {"run": found["id"]}
     for statement in ("tasks", "strategies", "lanes"):
         connection.execute(SQL[f"import_{statement}"], at)
+    # Without fresh statistics the join is planned as if the new run had one task.
+    connection.execute("ANALYZE task, strategy")
     trials = connection.execute(SQL["import_trials"], at).rowcount
     for statement in ("jobs", "calls", "tally"):
         connection.execute(SQL[f"import_{statement}"], at)
