@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import polars as pl
-from scipy import stats
+from scipy import special
 
 from analysis.arrays import Floats, Ints
 from analysis.bradley_terry import ELO_PER_THETA
@@ -195,7 +195,7 @@ def _once(what: str, unit_of: Mapping[str, str] | None) -> str:
 
 
 def _table(fitted: Hierarchical, units: Sequence[str], names: Sequence[str], level: float) -> pl.DataFrame:
-    reach = float(stats.norm.ppf((1 + level) / 2)) * ELO_PER_THETA
+    reach = float(special.ndtri((1 + level) / 2)) * ELO_PER_THETA
     population = elo_scale(fitted.population)
     rows: list[dict[str, object]] = []
     for s, name in enumerate(names):

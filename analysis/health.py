@@ -1,10 +1,9 @@
 """Whether comparisons can carry an estimate at all, and what to be careful about."""
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.sparse.csgraph import connected_components
 
-from analysis.arrays import Bools, Floats
+from analysis.arrays import Bools, Floats, Ints
 from analysis.bradley_terry import ELO_PER_THETA, win_matrix
 from analysis.comparisons import Cells
 from analysis.errors import NotIdentifiedError
@@ -33,17 +32,28 @@ def refuse_islands(cells: Cells) -> None:
     )
 
 
-def open_sides(wins: Floats) -> tuple[Bools, Bools]:
-    """(S,) strategies whose ability has no finite maximum likelihood upwards, and downwards (Ford 1957).
+def strong_groups(wins: Floats) -> Ints:
+    """(S,) number of each strategy's group; within a group everybody is linked to everybody by wins (Ford 1957).
 
-    A group that never lost to the rest has no upper limit, one that never won no lower one; a group between
-    two such gaps has neither.
+    With more than one group the distance between groups has no finite maximum likelihood.
     """
-    count, group = connected_components(wins > 0, connection="strong")
+    return np.asarray(connected_components(wins > 0, connection="strong")[1], dtype=np.int64)
+
+
+def open_sides(wins: Floats) -> tuple[Bools, Bools]:
+    """(S,) strategies whose ability has no limit upwards, and downwards.
+
+    A group that never lost to the rest has no upper limit, one that never won no lower one. The largest group,
+    where there is just one of that size, is what the others are measured against, and is not marked.
+    """
+    group = strong_groups(wins)
     crossing = wins * (group[:, None] != group[None, :])
-    won = np.bincount(group, crossing.sum(axis=1), count) > 0
-    lost = np.bincount(group, crossing.sum(axis=0), count) > 0
-    return np.asarray(won[group]), np.asarray(lost[group])
+    sizes = np.bincount(group)
+    reference = sizes == sizes.max()
+    marked = ~reference if reference.sum() == 1 else np.ones(len(sizes), dtype=np.bool_)
+    won = np.bincount(group, crossing.sum(axis=1)) > 0
+    lost = np.bincount(group, crossing.sum(axis=0)) > 0
+    return np.asarray((won & marked)[group]), np.asarray((lost & marked)[group])
 
 
 def open_limits(
@@ -64,6 +74,8 @@ def open_limits(
 
 def _spotless_shift(cells: Cells, theta: Floats, strategy: int, sign: int, level: float) -> float:
     """Elo from the estimate to the limit: negative for a record without a loss (`sign` 1)."""
+    from scipy.optimize import brentq
+
     mine = (cells.first == strategy) | (cells.second == strategy)
     task, total = cells.task[mine], cells.total[mine]
     other = np.where(cells.first[mine] == strategy, cells.second[mine], cells.first[mine])

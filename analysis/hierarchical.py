@@ -17,8 +17,7 @@ point. Laplace alone is biased (0.70 for a true σ of 0.80).
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import stats
-from scipy.special import expit
+from scipy.special import expit, ndtri
 
 from analysis.arrays import Floats, Ints
 from analysis.bradley_terry import ELO_PER_THETA, fit_batch
@@ -258,7 +257,7 @@ def _spread(size: int, sd: Floats) -> Floats:
 
 def _sd_interval(sd: float, variance_se: float, level: float) -> tuple[float, float]:
     """On the log scale, or on the variance's own scale from 0 on where it may be 0."""
-    reach = float(stats.norm.ppf((1 + level) / 2)) * variance_se
+    reach = float(ndtri((1 + level) / 2)) * variance_se
     if reach < sd**2:
         ratio = np.exp(reach / (2 * sd**2))
         return float(sd / ratio), float(sd * ratio)

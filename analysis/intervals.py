@@ -11,7 +11,7 @@ error of abilities, of their differences and of anything computed from them come
 """
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from analysis import bradley_terry, davidson
 from analysis.arrays import Floats
@@ -45,9 +45,9 @@ def jackknife_influence(cells: Cells, fitted: Fit, *, l2: float, ties: Ties) -> 
 
 def t_quantile(level: float, degrees: int) -> float:
     """How many standard errors a two-sided interval of this level reaches to each side."""
-    return float(stats.t.ppf((1 + level) / 2, degrees))
+    return float(special.stdtrit(degrees, (1 + level) / 2))
 
 
 def p_above(estimate: float, standard_error: float, degrees: int) -> float:
     """Confidence that the true value is above 0: the t distribution's share on that side."""
-    return float(stats.t.cdf(estimate / standard_error, degrees))
+    return float(special.stdtr(degrees, estimate / standard_error))

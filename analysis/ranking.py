@@ -33,6 +33,8 @@ class Ranking:
     """Degrees of freedom of the t distribution: decisive tasks - 1."""
     left_out: tuple[str, ...]
     """Strategies without any comparison that counts."""
+    group: Ints
+    """(S,) strategies with the same number are linked by wins; between groups the penalty sets the distance."""
     open_above: Bools
     """(S,) never lost to the others: how high it stands is set by the penalty alone."""
     open_below: Bools
@@ -116,6 +118,7 @@ def rank(cells: Cells, options: Options) -> Ranking:
         influence=None,
         degrees=weighed.n_decisive_tasks - 1,
         left_out=left_out,
+        group=health.strong_groups(win_matrix(weighed)),
         open_above=above,
         open_below=below,
     )

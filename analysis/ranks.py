@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from analysis.arrays import Bools, Floats, Ints
 from analysis.ranking import Ranking
@@ -56,9 +56,8 @@ def standing(ranking: Ranking) -> Standing | None:
         return None
     difference, error = _differences(ranking, covariance)
     largest = _largest_t(covariance, error, ranking.degrees, ranking.options.seed)
-    # Where the penalty alone sets an ability, its standard error says nothing.
-    settled = ~(ranking.open_above | ranking.open_below)
-    usable = (error > 0) & settled[:, None] & settled[None, :]
+    # Where the penalty alone sets a distance, its standard error says nothing.
+    usable = (error > 0) & (ranking.group[:, None] == ranking.group[None, :])
     ratio = np.where(usable, np.abs(difference) / np.where(usable, error, 1), 0)
     surely = (ratio > np.quantile(largest, ranking.options.level)) & usable
     better = surely & (difference > 0)
@@ -73,7 +72,8 @@ def standing(ranking: Ranking) -> Standing | None:
 
 def ranks(elo: Floats) -> Ints:
     """(S,) rank by Elo from 1; equal Elo shares the better rank."""
-    return np.asarray(stats.rankdata(-np.round(elo, 9), method="min"), dtype=np.int64)
+    rounded = np.round(elo, 9)
+    return np.asarray(1 + (rounded[:, None] < rounded[None, :]).sum(axis=1), dtype=np.int64)
 
 
 def _differences(ranking: Ranking, covariance: Floats) -> tuple[Floats, Floats]:
@@ -118,7 +118,7 @@ def _pairs(
                     opponent=ranking.strategies[j],
                     difference=float(difference[i, j]),
                     se=float(error[i, j]),
-                    p_value=float(2 * stats.t.sf(ratio, ranking.degrees)),
+                    p_value=float(2 * special.stdtr(ranking.degrees, -ratio)),
                     p_adjusted=float((beyond + 1) / (len(ordered) + 1)),
                     tasks_needed=_tasks_needed(ratio, ranking.n_tasks, ranking.options.level),
                 )
@@ -129,7 +129,7 @@ def _pairs(
 def _tasks_needed(ratio: float, n_tasks: int, level: float) -> int | None:
     if ratio < 1e-6:
         return None
-    wanted = float(stats.norm.ppf((1 + level) / 2) + stats.norm.ppf(POWER))
+    wanted = float(special.ndtri((1 + level) / 2) + special.ndtri(POWER))
     return math.ceil(n_tasks * (wanted / ratio) ** 2)
 
 

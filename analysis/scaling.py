@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from analysis.arrays import Floats
+from analysis.arrays import Floats, Ints
 from analysis.intervals import p_above, t_quantile
 from analysis.options import Options
 from analysis.ranking import Ranking
@@ -34,9 +34,8 @@ class Points:
     """(T, S) how far each task moved the average of tokens."""
     elo_influence: Floats | None
     """(T, S) how far each task moved Elo; None where no standard error exists."""
-    uncertain: tuple[bool, ...]
-    """Strategies whose Elo rests on the penalty alone (they never lost or never won): nothing is
-    concluded."""
+    group: Ints
+    """(S,) between strategies of different groups the penalty alone sets the distance: nothing is concluded."""
     n_tasks: int
     degrees: int
 
@@ -129,7 +128,7 @@ def points(ranking: Ranking, tokens: Floats, weights: Floats) -> Points:
         elo=ranking.elo,
         tokens_influence=np.where(known, share * (tokens - mean), 0),
         elo_influence=ranking.influence,
-        uncertain=tuple((ranking.open_above | ranking.open_below).tolist()),
+        group=ranking.group,
         n_tasks=ranking.n_tasks,
         degrees=ranking.degrees,
     )
@@ -138,8 +137,7 @@ def points(ranking: Ranking, tokens: Floats, weights: Floats) -> Points:
 def step(points: Points, source: int, target: int) -> Step:
     """The step between two strategies whose tokens and Elo are known."""
     covariance = None
-    settled = not (points.uncertain[source] or points.uncertain[target])
-    if points.elo_influence is not None and settled:
+    if points.elo_influence is not None and points.group[source] == points.group[target]:
         moved = np.column_stack(
             [
                 points.elo_influence[:, target] - points.elo_influence[:, source],

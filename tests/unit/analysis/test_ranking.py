@@ -237,6 +237,7 @@ NEVER_WINS = (
 def test_a_strategy_that_never_wins() -> None:
     ranking = _rank(NEVER_WINS)
     assert ranking.open_below.tolist() == [False, False, True]
+    assert not ranking.open_above.any()
     low, high = ranking.intervals()
     assert low[2] == -np.inf
     assert ranking.elo[2] < high[2] < ranking.elo[1]

@@ -81,7 +81,7 @@ def placed(tokens: list[float], elo: list[float]) -> Points:
         elo=np.array(elo),
         tokens_influence=np.zeros((2, len(elo))),
         elo_influence=None,
-        uncertain=(False,) * len(elo),
+        group=np.zeros(len(elo), dtype=np.int64),
         n_tasks=2,
         degrees=1,
     )
