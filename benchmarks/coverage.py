@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 
 from analysis.bradley_terry import elo
 from analysis.comparisons import Cells
+from analysis.hierarchical import fit_hierarchical
 from analysis.intervals import t_quantile
+from analysis.likelihoods import Likelihood, Outcomes, Verdicts
 from analysis.options import Options
 from analysis.ranking import fit_cells, rank
 from analysis.ranks import standing
@@ -58,7 +60,7 @@ def single_rankings(tasks: int, rng: np.random.Generator) -> Cells:
     return cells(win, ~win, np.zeros_like(win))
 
 
-def outcomes(repeats: int, effect_sd: float) -> Make:
+def right_or_wrong(repeats: int, effect_sd: float) -> Make:
     """Right or wrong, tasks of differing difficulty, strategy-by-task effects of the given SD."""
 
     def make(tasks: int, rng: np.random.Generator) -> Cells:
@@ -90,13 +92,13 @@ class Scenario:
 SCENARIOS = [
     Scenario("independent pairs", independent_pairs),
     Scenario("single rankings", single_rankings),
-    Scenario("right or wrong, half-win ties", outcomes(1, 0.0)),
-    Scenario("5 repeats, effects SD 0, half-win ties", outcomes(5, 0.0)),
-    Scenario("5 repeats, effects SD 1, half-win ties", outcomes(5, 1.0)),
-    Scenario("right or wrong, ties dropped", outcomes(1, 0.0), Weighting(ties="drop")),
-    Scenario("5 repeats, effects SD 1, ties dropped", outcomes(5, 1.0), Weighting(ties="drop")),
-    Scenario("right or wrong, Davidson", outcomes(1, 0.0), Weighting(ties="davidson")),
-    Scenario("5 repeats, effects SD 1, Davidson", outcomes(5, 1.0), Weighting(ties="davidson")),
+    Scenario("right or wrong, half-win ties", right_or_wrong(1, 0.0)),
+    Scenario("5 repeats, effects SD 0, half-win ties", right_or_wrong(5, 0.0)),
+    Scenario("5 repeats, effects SD 1, half-win ties", right_or_wrong(5, 1.0)),
+    Scenario("right or wrong, ties dropped", right_or_wrong(1, 0.0), Weighting(ties="drop")),
+    Scenario("5 repeats, effects SD 1, ties dropped", right_or_wrong(5, 1.0), Weighting(ties="drop")),
+    Scenario("right or wrong, Davidson", right_or_wrong(1, 0.0), Weighting(ties="davidson")),
+    Scenario("5 repeats, effects SD 1, Davidson", right_or_wrong(5, 1.0), Weighting(ties="davidson")),
 ]
 
 
@@ -159,6 +161,39 @@ def report_ranks(replications: int) -> None:
         )
 
 
+def report_hierarchical(repetitions: int) -> None:
+    """Bias with 10 strategies from -1 to 1 on 1,000 tasks: verdicts, one per pair; outcomes, five per trial."""
+    mu = np.linspace(-1, 1, 10)
+    first, second = np.triu_indices(10, 1)
+    print(f"\n{repetitions} repetitions of 10 strategies × 1,000 tasks\n")
+    print("| evidence | true σ | mean σ | largest σ | largest bias of a μ | interval of σ holds | of μ |")
+    print("|---|---:|---:|---:|---:|---:|---:|")
+    for name in ("verdicts", "outcomes"):
+        for true in (0.8, 0.0):
+            found = []
+            for rng in generators(repetitions):
+                theta = mu + true * rng.standard_normal((1000, 10))
+                if name == "verdicts":
+                    wins = rng.binomial(1, 1 / (1 + np.exp(theta[:, second] - theta[:, first]))).astype(float)
+                    evidence: Likelihood = Verdicts(
+                        strategies=10, first=first, second=second, wins=wins, count=np.ones_like(wins)
+                    )
+                else:
+                    logit = theta + rng.standard_normal((1000, 1))
+                    right = rng.binomial(5, 1 / (1 + np.exp(-logit))).astype(float)
+                    evidence = Outcomes(successes=right, trials=np.full_like(right, 5))
+                found.append(fit_hierarchical(evidence))
+            sigma = np.array([fitted.sigma for fitted in found])
+            bias = np.abs(np.mean([fitted.mu for fitted in found], axis=0) - mu).max()
+            held = np.mean([fitted.sigma_low <= true <= fitted.sigma_high for fitted in found])
+            inside = np.mean([np.abs(fitted.mu - mu) <= 1.96 * fitted.mu_se for fitted in found])
+            print(
+                f"| {name} | {true} | {sigma.mean():.3f} | {sigma.max():.3f} | {bias:.3f} | {100 * held:.0f} % "
+                f"| {100 * inside:.1f} % |",
+                flush=True,
+            )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -172,6 +207,8 @@ def main() -> None:
         report_intervals(chosen.replications, chosen.tasks)
     if chosen.only in (None, "ranks"):
         report_ranks(chosen.replications)
+    if chosen.only in (None, "hierarchical"):
+        report_hierarchical(20)
     print(f"\n{time.perf_counter() - start:.0f} s")
 
 
