@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, NoReturn
 
 from pydantic import AfterValidator, Field
 
-from workers.checks import sandbox
+from workers import sandbox
 from workers.checks.base import Check, CheckContext, Checked
 from workers.checks.comparing import Tolerant
 from workers.fences import fenced_blocks

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from workers.checks import sandbox
+from workers import sandbox
 from workers.checks.base import Check, CheckContext, Checked
 
 

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field, model_validator
 
-from workers.checks import sandbox
+from workers import sandbox
 from workers.checks.base import CheckContext, Checked
 from workers.checks.comparing import Tolerant
 from workers.fences import fenced_blocks

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from workers.checks import CheckContext, Checked, check, sandbox
+from workers import sandbox
+from workers.checks import CheckContext, Checked, check
 
 CSV = b"species,mass,code\nAdelie,3700,007\nGentoo,5000.5,008\nGentoo,NA,009\n"
 CONTEXT = CheckContext(files={"birds.csv": CSV})
@@ -192,4 +193,4 @@ def test_hostile_sql_is_refused_and_writes_nothing(answer: str, message: str, tm
 def test_a_csv_with_uneven_rows_is_named() -> None:
     uneven = CheckContext(files={"birds.csv": b"a,b\n1,2\n3\n"})
     checked = check({"kind": "sql", "file": "birds.csv", "rows": []}).run("SELECT 1", uneven)
-    assert "row 2 of the task's CSV" in checked.message
+    assert "row 2 of the CSV" in checked.message

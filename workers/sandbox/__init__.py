@@ -1,6 +1,6 @@
-"""Runs what a hostile answer could make endless in a process of its own, with limits.
+"""Runs what a hostile text could make endless in a process of its own, with limits.
 
-Such a process (`sandboxed.py`) is kept for the next check: starting Python for every answer would cost more
+Such a process (`program.py`) is kept for the next time: starting Python for every answer would cost more
 than everything else a worker does for it. It gets an empty environment, so it can know no key.
 """
 
@@ -16,12 +16,18 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from workers.sandbox.errors import Refused
+
+__all__ = ["CPU_S", "Refused", "run"]
+
 CPU_S = 2
-"""Computing time that one check may take. It is no matter of how busy the machine is."""
+"""Computing time that one action may take. It is no matter of how busy the machine is."""
 WALL_S = 60.0
 """A second, much longer limit, for systems that have no limit of computing time."""
 
-_PROGRAM = Path(__file__).with_name("sandboxed.py")
+_ROOT = str(Path(__file__).parents[2])
+# Isolated Python (-I) looks for modules neither in the environment nor in the present folder.
+_START = "import sys; sys.path.insert(0, sys.argv[1]); from workers.sandbox.program import main; main()"
 _KEPT_VARIABLES = ("SYSTEMROOT",)  # Windows cannot start Python without it
 
 _SIGXCPU = getattr(signal, "SIGXCPU", 0)
@@ -32,19 +38,15 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_idle.clear)
 
 
-class Refused(Exception):
-    """The check could not be carried through on this answer; the message is fit for its result."""
-
-
 class _Ended(Exception):
     """The process went away without a reply."""
 
 
 def run(action: str, **arguments: Any) -> Any:
-    """Do one action of `sandboxed.py` with JSON arguments and return its JSON result.
+    """Do one action of `program.py` with JSON arguments and return its JSON result.
 
     Raises:
-        Refused: the action refused the answer, or ran into a limit.
+        Refused: the action refused what it was given, or ran into a limit.
     """
     request = json.dumps({"action": action, "arguments": arguments, "cpu_s": CPU_S}) + "\n"
     try:
@@ -54,7 +56,7 @@ def run(action: str, **arguments: Any) -> Any:
         try:
             reply = _exchange(_start(), request)
         except _Ended:
-            raise Refused("stopped: the process that ran the check broke down on this answer") from None
+            raise Refused("stopped: the process that ran it broke down") from None
     if "refused" in reply:
         raise Refused(reply["refused"])
     return reply["result"]
@@ -69,7 +71,7 @@ def _take() -> "subprocess.Popen[str]":
 
 def _start() -> "subprocess.Popen[str]":
     return subprocess.Popen(
-        [sys.executable, "-I", "-B", str(_PROGRAM)],
+        [sys.executable, "-I", "-B", "-c", _START, _ROOT],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
