@@ -33,7 +33,8 @@ tallied AS (
       held_tokens = tally.held_tokens + EXCLUDED.held_tokens,
       held_cost_usd = tally.held_cost_usd + EXCLUDED.held_cost_usd)
 UPDATE job
-SET state = CASE WHEN run.state = 'cancelled' THEN 'cancelled'
+SET state = CASE WHEN run.state = 'cancelled' OR EXISTS (
+                   SELECT FROM trial WHERE trial.id = job.trial AND trial.state NOT IN ('pending', 'running')) THEN 'cancelled'
                  WHEN job.lost_leases + 1 >= (run.experiment #>> '{retries,max_lost_leases}')::int THEN 'failed'
                  ELSE 'pending' END,
     lost_leases = job.lost_leases + 1,

@@ -31,15 +31,20 @@ RETURNING job.id AS job, job.run, job.lane, job.trial, trial.task, trial.strateg
 
 -- name: hand_back
 -- running -> pending without a call: no capacity for long, the run was paused, or the worker stops. Uses up no try.
-WITH mine AS MATERIALIZED (
-  SELECT job.id, item.delay_s
+-- A trial that has ended meanwhile needs the job no more; its lock keeps it from ending unseen just now.
+WITH owner AS MATERIALIZED (
+  SELECT id, state FROM trial WHERE id IN (SELECT trial FROM job WHERE id = ANY(%(jobs)s))
+  ORDER BY id FOR NO KEY UPDATE),
+mine AS MATERIALIZED (
+  SELECT job.id, item.delay_s, owner.state NOT IN ('pending', 'running') AS ended
   FROM unnest(%(jobs)s::bigint[], %(dispatch_nos)s::int[], %(delays_s)s::float8[]) AS item (job, dispatch_no, delay_s)
   JOIN job ON job.id = item.job AND job.dispatch_no = item.dispatch_no
+  JOIN owner ON owner.id = job.trial
   WHERE job.state = 'running' AND job.worker = %(worker)s
   ORDER BY job.id
   FOR UPDATE OF job)
 UPDATE job
-SET state = CASE run.state WHEN 'cancelled' THEN 'cancelled' ELSE 'pending' END,
+SET state = CASE WHEN mine.ended OR run.state = 'cancelled' THEN 'cancelled' ELSE 'pending' END,
     worker = NULL,
     not_before = CASE WHEN mine.delay_s > 0 THEN now() + make_interval(secs => mine.delay_s) ELSE job.not_before END
 FROM mine, run
@@ -53,7 +58,7 @@ SELECT id FROM trial WHERE id = ANY(%(trials)s) ORDER BY id FOR NO KEY UPDATE;
 SELECT id FROM job WHERE id = ANY(%(jobs)s) ORDER BY id FOR NO KEY UPDATE;
 
 -- name: start_calls
--- The call row is there, and committed, before a request leaves. Needs a live lease and a running run.
+-- The call row is there, and committed, before a request leaves. Needs a live lease, a running run and an open trial.
 WITH started AS (
   INSERT INTO call (job, attempt, run, model, purpose, retry_reason, reserve_tokens, reserve_cost_usd, worker,
                     key_fingerprint)
@@ -65,6 +70,7 @@ WITH started AS (
               %(key_fingerprints)s::text[]) AS item (job, dispatch_no, attempt, model, key_fingerprint)
   JOIN job ON job.id = item.job
   JOIN run ON run.id = job.run
+  JOIN trial ON trial.id = job.trial AND trial.state IN ('pending', 'running')
   JOIN worker ON worker.name = %(worker)s
   WHERE job.state = 'running' AND job.worker = %(worker)s AND job.dispatch_no = item.dispatch_no
     AND job.attempt = item.attempt - 1 AND run.state = 'running' AND worker.lease_until > now()
@@ -110,8 +116,9 @@ settled AS (
             call.total_tokens, call.cost_usd, call.reserve_tokens, call.reserve_cost_usd, before.status AS was),
 moved AS (
   UPDATE job
-  SET state = CASE WHEN item.next_state = 'pending' AND run.state = 'cancelled' THEN 'cancelled'
-                   ELSE item.next_state END,
+  SET state = CASE WHEN item.next_state = 'pending' AND (run.state = 'cancelled' OR EXISTS (
+                          SELECT FROM trial WHERE trial.id = job.trial AND trial.state NOT IN ('pending', 'running')))
+                   THEN 'cancelled' ELSE item.next_state END,
       answer_attempt = CASE item.next_state WHEN 'ok' THEN item.attempt END,
       failures = job.failures + item.failures,
       throttled_since = CASE WHEN item.throttled THEN coalesce(job.throttled_since, now()) END,
@@ -153,8 +160,9 @@ SET ok_calls = tally.ok_calls + EXCLUDED.ok_calls,
 
 -- name: mark_due
 -- A trial's next step can be taken when nothing of it is open, or when one of its jobs has failed. The caller holds
--- the trials' locks, so of two last samples that settle at once the second one sees the first.
-UPDATE trial SET due = true, version = version + 1
+-- the trials' locks, so of two last samples that settle at once the second one sees the first. Whoever took the step
+-- of an earlier version has lost it, and so its lease.
+UPDATE trial SET due = true, version = version + 1, lease_until = NULL
 WHERE id = ANY(%(trials)s) AND state IN ('pending', 'running')
   AND (NOT EXISTS (SELECT FROM job WHERE job.trial = trial.id AND job.state IN ('pending', 'queued', 'running'))
        OR EXISTS (SELECT FROM job WHERE job.trial = trial.id AND job.try = trial.try AND job.state = 'failed'))
