@@ -39,6 +39,8 @@ class Claimed:
     """None in round 1: the strategy's opening makes it."""
     reserve_tokens: int
     reserve_cost_usd: float | None
+    proven: bool
+    """The gateway has answered for the run's key and model."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +113,10 @@ async def end_worker(connection: AsyncConnection, *, worker: str) -> None:
 async def claim(
     connection: AsyncConnection, *, worker: str, shard: Sequence[tuple[int, int]]
 ) -> list[Claimed]:
-    """queued -> running for those pairs (job, dispatch_no) that still hold; the others are dropped."""
+    """queued -> running for those pairs (job, dispatch_no) that still hold; the others are dropped.
+
+    Safe to send again: what the worker runs already is given again, so it has to know its jobs.
+    """
     cursor = await connection.execute(
         SQL["claim"],
         {

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import psycopg
 import redis.asyncio
-from psycopg_pool import PoolTimeout
+from psycopg_pool import PoolClosed, PoolTimeout
 
 from db import work
 from db.connection import pool
@@ -45,6 +45,7 @@ MAX_WAIT_S = 20.0
 # A cool-down that is longer than this is kept in Postgres, where every dispatcher obeys it and no flush loses it.
 HOLD_FROM_S = 30.0
 NO_KEY_DELAY_S = 30.0
+FAILED_DELAY_S = 30.0
 _LIMITER_RETRY_S = 1.0
 
 
@@ -75,13 +76,15 @@ class Engine:
         self._contexts = Contexts(self._pool)
         self._advancer = Advancer(self._pool, self._contexts, self._committer.due)
         self._slots = asyncio.Semaphore(settings.concurrency)
+        self._admissions: set[asyncio.Task[Any]] = set()
         self._jobs: set[asyncio.Task[None]] = set()
+        self._held: set[tuple[int, int]] = set()
         self._services: list[asyncio.Task[None]] = []
         self._gateways: dict[tuple[str, str, bool], Gateway] = {}
-        self._proven: set[tuple[int, int]] = set()
         self._in_flight = 0
         self._stopping = asyncio.Event()
         self._lease_over = 0.0
+        self._leases = 0
 
     async def open(self) -> None:
         """Connect, take the lease and begin to commit and advance."""
@@ -95,7 +98,16 @@ class Engine:
         """Claim a shard's jobs and put them in flight; returns when the last one has a slot."""
         if self._stopping.is_set():
             return
-        jobs = await self._patiently(lambda: self._claim(shard))
+        admission = asyncio.create_task(self._admit(shard))
+        self._admissions.add(admission)
+        admission.add_done_callback(self._admissions.discard)
+        await admission
+
+    async def _admit(self, shard: Shard) -> None:
+        claimed = await self._unless_stopping(self._patiently(lambda: self._claim(shard)))
+        # A message may come twice, and a claim whose answer was lost is made again.
+        jobs = [job for job in claimed or () if (job.job, job.dispatch_no) not in self._held]
+        self._held.update((job.job, job.dispatch_no) for job in jobs)
         failpoints.reach("claimed")
         for number, job in enumerate(jobs):
             if not await self._unless_stopping(self._slots.acquire()):
@@ -110,11 +122,9 @@ class Engine:
         self._stopping.set()
         if self._jobs:
             log.info("%d calls in flight may finish.", len(self._jobs))
-            await asyncio.wait(self._jobs, timeout=deadline_s)
-        for task in self._jobs:
-            task.cancel()
-        if self._jobs:
-            await asyncio.wait(self._jobs, timeout=10)
+        # Admissions first: the last of them may just have put a job in flight.
+        await _end(self._admissions, deadline_s)
+        await _end(self._jobs, deadline_s)
         with contextlib.suppress(psycopg.Error, PoolTimeout):
             await asyncio.wait_for(self._advance_rest(), 10)
             async with self._pool.connection() as connection:
@@ -156,6 +166,8 @@ class Engine:
         while True:
             try:
                 return await move()
+            except PoolClosed:
+                raise
             except (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout) as error:
                 log.warning("Postgres is away (%s); trying again.", str(error).strip())
                 await asyncio.sleep(1)
@@ -170,7 +182,11 @@ class Engine:
         except asyncio.CancelledError:
             # Nothing was sent: whatever was, is settled by `_call` even when cancelled.
             await self._hand_back([(job, 0.0)])
+        except Exception:  # whatever it is, a job that nobody runs must not look as if somebody did
+            log.exception("Job %d cannot be run here; it goes back.", job.job)
+            await self._hand_back([(job, FAILED_DELAY_S)])
         finally:
+            self._held.discard((job.job, job.dispatch_no))
             self._slots.release()
 
     async def _work(self, job: Claimed) -> None:
@@ -178,6 +194,7 @@ class Engine:
         tasks = await self._contexts.tasks([job.task])
         request = request_of(job, run, tasks[job.task])
         lane = run.lane_name(request.model)
+        gateway = self._gateway(run)
         ticket = f"{job.job}:{job.dispatch_no}"
         delay_s = await self._admission(job, run, request, lane, ticket)
         if delay_s is not None:
@@ -192,12 +209,13 @@ class Engine:
             model=request.model,
             key_fingerprint=run.key.fingerprint,
         )
+        lease = self._leases
         if self._stopping.is_set() or not await self._committer.start(start):
             await self._limiter_says(self._limiter.give_up(lane, ticket))
             await self._hand_back([(job, 0.0)])
             return
         failpoints.reach("call_started")
-        outcome = await self._call(run, request)
+        outcome = await self._call(gateway, request, lease)
         failpoints.reach("answered")
         settlement = settle(
             job, start.attempt, outcome, price=run.prices.get(request.model), retries=run.retries
@@ -226,9 +244,10 @@ class Engine:
                 return None if decision.granted else decision.wait_s
         return 0.0
 
-    async def _call(self, run: RunContext, request: Request) -> Outcome:
-        # Looked at once more just before sending: a process that was frozen must not send what was given to another.
-        if time.monotonic() > self._lease_over:
+    async def _call(self, gateway: Gateway, request: Request, lease: int) -> Outcome:
+        # Looked at once more just before sending: a process that was frozen must not send what was given to another,
+        # even if it has a new lease by now.
+        if lease != self._leases or time.monotonic() > self._lease_over:
             return Outcome(
                 status="error",
                 disposition=Disposition.RETRY,
@@ -237,7 +256,7 @@ class Engine:
             )
         self._in_flight += 1
         try:
-            return await self._gateway(run).complete(request)
+            return await gateway.complete(request)
         finally:
             self._in_flight -= 1
 
@@ -281,9 +300,8 @@ class Engine:
             reason = f"{outcome.message or outcome.error} Then: paretoken resume {run.run_id}"
             log.error("Run %s is paused: %s", run.run_id, reason)
             await self._patiently(lambda: self._pause(job.run, reason))
-        elif outcome.http_status is not None and (job.run, job.lane) not in self._proven:
+        elif outcome.http_status is not None and not job.proven:
             await self._patiently(lambda: self._prove(job.run, job.lane))
-            self._proven.add((job.run, job.lane))
         asked_s = outcome.retry_after_s or 0.0
         if outcome.disposition is Disposition.THROTTLED and asked_s > HOLD_FROM_S:
             reason = outcome.message or "The gateway asked to wait."
@@ -302,12 +320,17 @@ class Engine:
             await work.hold_lane(connection, lane=lane, hold_s=hold_s, reason=reason)
 
     async def _heartbeat(self) -> None:
+        between_s = min(self._settings.lease_s / 3, BEAT_S)
+        pause_s = between_s
         while True:
-            await asyncio.sleep(min(self._settings.lease_s / 3, BEAT_S))
+            await asyncio.sleep(pause_s)
             try:
                 await self._beat()
+                pause_s = between_s
             except (psycopg.Error, PoolTimeout) as error:
                 log.warning("No heartbeat (%s); trying again.", str(error).strip())
+                # Soon: after Postgres was away, each dead connection of the pool fails once.
+                pause_s = between_s / 10
 
     async def _beat(self) -> None:
         # Measured from before the request: the lease in Postgres never ends sooner than the worker believes.
@@ -320,7 +343,19 @@ class Engine:
                 in_flight=self._in_flight,
                 waiting=len(self._jobs) - self._in_flight,
             )
+        if renewed > self._lease_over:
+            self._leases += 1  # what was held under the lease before may have been given away
         self._lease_over = renewed + self._settings.lease_s
+
+
+async def _end(tasks: set[asyncio.Task[Any]], deadline_s: float) -> None:
+    """Wait for all of them, and cancel those that take longer."""
+    if tasks:
+        await asyncio.wait(tasks, timeout=deadline_s)
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks, timeout=10)
 
 
 async def _logged(service: Coroutine[Any, Any, None]) -> None:

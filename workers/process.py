@@ -51,9 +51,7 @@ class EngineThread:
     def stop(self) -> None:
         if self._engine is not None:
             self._do(self._engine.close(deadline_s=DRAIN_S))
-            self._engine = None
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
+        # The loop goes on until the process ends: a slot of Celery's that comes with one more shard is answered.
 
     async def _open(self) -> Engine:
         engine = Engine(self._settings)

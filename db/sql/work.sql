@@ -13,21 +13,22 @@ SET lease_until = EXCLUDED.lease_until, in_flight = EXCLUDED.in_flight, waiting 
 UPDATE worker SET lease_until = now(), in_flight = 0, waiting = 0 WHERE name = %(worker)s;
 
 -- name: claim
--- queued -> running. A message that is stale or came twice finds no row and is dropped.
+-- queued -> running. A message that is stale finds no row and is dropped. What this worker has already is given again:
+-- the answer to its first claim may have been lost.
 WITH mine AS MATERIALIZED (
   SELECT job.id
   FROM unnest(%(jobs)s::bigint[], %(dispatch_nos)s::int[]) AS item (job, dispatch_no)
   JOIN job ON job.id = item.job AND job.dispatch_no = item.dispatch_no
   JOIN run ON run.id = job.run
-  WHERE job.state = 'queued' AND run.state = 'running'
+  WHERE (job.state = 'queued' AND run.state = 'running') OR (job.state = 'running' AND job.worker = %(worker)s)
   ORDER BY job.id
   FOR UPDATE OF job)
 UPDATE job SET state = 'running', worker = %(worker)s
-FROM mine, trial
-WHERE job.id = mine.id AND trial.id = job.trial
+FROM mine, trial, run_lane
+WHERE job.id = mine.id AND trial.id = job.trial AND run_lane.run = job.run AND run_lane.lane = job.lane
 RETURNING job.id AS job, job.run, job.lane, job.trial, trial.task, trial.strategy, trial.repeat, job.try, job.round,
           job.sample, job.dispatch_no, job.attempt, job.failures, job.throttled_since, job.retry_reason,
-          job.request, job.reserve_tokens, job.reserve_cost_usd;
+          job.request, job.reserve_tokens, job.reserve_cost_usd, run_lane.proven_at IS NOT NULL AS proven;
 
 -- name: hand_back
 -- running -> pending without a call: no capacity for long, the run was paused, or the worker stops. Uses up no try.
