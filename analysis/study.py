@@ -13,7 +13,7 @@ from analysis.costs import cost_split, cost_summary
 from analysis.decision_tables import Measured, estimators_table, net_benefit_table, pairs_table, pareto_table
 from analysis.diagnostics import diagnostics
 from analysis.effects import hierarchical_table
-from analysis.errors import NotIdentifiedError
+from analysis.errors import NotIdentifiedError, OptionError
 from analysis.frames import calls_frame, outcomes_frame, strategies_frame
 from analysis.options import Options
 from analysis.ranking import Ranking, rank
@@ -74,6 +74,8 @@ def study(
     checked, ledger = outcomes_frame(outcomes), calls_frame(calls)
     listed = strategies_frame(strategies, checked)
     names = listed["strategy"].to_list()
+    if options.baseline is not None and options.baseline not in names:
+        raise OptionError(f"baseline {options.baseline!r} is no strategy; known are {', '.join(names)}.")
     trials = trial_usage(checked, ledger)
     cells = _cells(checked, comparisons, names)
     ranking, refusal = _rank(cells, options)
