@@ -152,6 +152,11 @@ def _exit_code(error: Exception) -> int | None:
 def _message(error: Exception) -> str:
     import psycopg
 
+    from db.errors import DatabaseUnreachable
+
+    if isinstance(error, DatabaseUnreachable):
+        # The driver says it in several lines.
+        return " ".join(str(error).split())
     if isinstance(error, psycopg.OperationalError):
         said = str(error).strip().splitlines()[0]
         return f"The database went away ({said}). The same command goes on when it is back."

@@ -95,8 +95,10 @@ def run_experiment(
     files = folder(loaded.run_id, out)
     with contextlib.ExitStack() as stack:
         from paretoken.services import started_services
+        from paretoken.settings import read_settings
 
-        typer.echo("Starting the servers …", err=True)
+        if read_settings().database_url is None:
+            typer.echo("Starting the servers …", err=True)
         services = stack.enter_context(started_services())
         simulated = None
         if gateway.simulate:
@@ -191,7 +193,12 @@ def _until_done(
     from db.runs import pause_run
     from paretoken.live import watch
     from paretoken.processes import Crew
+    from scheduler.progress import progress
 
+    seen = progress(connection, planned.run_id)
+    if seen.state != "running":
+        typer.echo(f"It is {seen.state}: nothing is left to do but its tables.", err=True)
+        return seen
     crew = Crew(services=work.services, logs=work.logs)
     try:
         crew.start(workers=workers, concurrency=concurrency)

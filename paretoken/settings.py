@@ -13,6 +13,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from paretoken.errors import InputError
 
@@ -76,6 +77,10 @@ def _after_scheme(variable: str, url: str, allowed: tuple[str, ...], example: st
         # The URL itself stays out of the message: it may hold a password.
         kinds = " or ".join(f"{name}://" for name in allowed)
         raise InputError(f"{variable} must begin with {kinds}, for example {example}")
+    try:
+        urlsplit(url).port  # noqa: B018 - looked at, because only that checks it
+    except ValueError:
+        raise InputError(f"{variable} has a host or port that is none: it looks like {example}") from None
     return rest
 
 

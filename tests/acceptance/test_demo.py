@@ -1,0 +1,146 @@
+"""`paretoken demo` as a newcomer calls it: no server, no key, nothing set up. One demo serves all these tests."""
+
+import csv
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paretoken import servers
+from paretoken.settings import HOME
+from tests.acceptance.conftest import CommandLine
+
+TASKS = 28
+CALLS = {"baseline": 1, "cot": 1, "sc_k3": 3, "sc_k5": 5, "sc_k10": 10}
+
+# The columns that the documentation promises; others may follow, none may be renamed.
+COLUMNS = {
+    "comparisons.csv": "task_id,winner,loser,tie,weight",
+    "elo_table.csv": "strategy,elo,elo_se,elo_low,elo_high,n_tasks,win_rate,tie_share",
+    "strategy_tokens.csv": (
+        "strategy,trials,ok_trials,ok_calls,avg_input_tokens,avg_output_tokens,avg_first_tokens,"
+        "avg_total_tokens,median_total_tokens,avg_retry_tokens,avg_cost_usd,unknown_usage"
+    ),
+    "elo_per_token.csv": (
+        "strategy,family,tier,avg_total_tokens,elo,elo_per_1k,marginal_elo_per_1k,assessment"
+    ),
+}
+LEDGER_FIELDS = (
+    "run_id,source_platform,task_id,strategy,repeat,round,sample,attempt,model,input_tokens,output_tokens,"
+    "total_tokens,cached_input_tokens,reasoning_tokens,latency_ms,status,error,content,try,turn,kind,purpose,"
+    "retry_reason,used,http_status,response_id,first_byte_ms,finish_reason,usage,cost_usd,worker,started_at,"
+    "finished_at"
+)
+RESULT_FIELDS = (
+    "id,goal,strategy,repeat,latency_s,prompt_tokens,completion_tokens,total_tokens,estimated_cost,output,"
+    "confirmed_success"
+)
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory, embedded: servers.Servers) -> Iterator[CommandLine]:
+    """A user's machine with an empty home. `embedded` is asked for because it skips where no server can start."""
+    folder = tmp_path_factory.mktemp("machine")
+    home = folder / "home"
+    yield CommandLine(folder=folder, environment={HOME: str(home)})
+    servers.stop(home)
+
+
+@pytest.fixture(scope="module")
+def demo(machine: CommandLine) -> Path:
+    """The folder that a demo wrote."""
+    printed = machine.must("demo", "--out", "out")
+    assert "Simulated answers" in printed
+    return machine.folder / "out"
+
+
+@pytest.fixture(scope="module")
+def ledger(demo: Path) -> list[dict[str, Any]]:
+    return lines(demo / "ledger.jsonl")
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_ledger_is_what_the_gateway_served(demo: Path, ledger: list[dict[str, Any]]) -> None:
+    served = [row for row in lines(demo / "served.jsonl") if row["served"]]
+    names = ("response_id", "model", "input_tokens", "output_tokens", "total_tokens")
+    assert sorted([row[name] for name in names] for row in ledger) == sorted(
+        [row[name] for name in names] for row in served
+    )
+    for name in names[2:]:
+        assert sum(row[name] for row in ledger) == sum(row[name] for row in served)
+    # 28 tasks x (1 + 1 + 3 + 5 + 10) calls.
+    assert len(ledger) == TASKS * sum(CALLS.values()) == 560
+
+
+def test_every_trial_is_ok_with_as_many_calls_as_its_strategy_says(
+    machine: CommandLine, demo: Path, ledger: list[dict[str, Any]]
+) -> None:
+    run_id = ledger[0]["run_id"]
+    state = json.loads(machine.must("status", run_id, "--json"))
+    assert (state["state"], state["trials"]) == ("finished", {"ok": TASKS * len(CALLS)})
+    per_trial = Counter((row["strategy"], row["task_id"]) for row in ledger)
+    assert per_trial == {(name, task): CALLS[name] for name, task in per_trial}
+    assert len(per_trial) == TASKS * len(CALLS)
+    samples = {(row["task_id"], row["sample"]) for row in ledger if row["strategy"] == "sc_k10"}
+    assert {sample for _, sample in samples} == set(range(1, 11))
+
+
+def test_avg_total_tokens_is_the_sum_over_a_trials_calls_averaged_over_tasks(
+    demo: Path, ledger: list[dict[str, Any]]
+) -> None:
+    rows = table(demo / "strategy_tokens.csv")
+    assert [row["strategy"] for row in rows] == list(CALLS)
+    for row in rows:
+        tokens = [call["total_tokens"] for call in ledger if call["strategy"] == row["strategy"]]
+        assert float(row["avg_total_tokens"]) == pytest.approx(sum(tokens) / TASKS)
+        assert int(row["ok_calls"]) == len(tokens) == TASKS * CALLS[row["strategy"]]
+        assert float(row["avg_retry_tokens"]) == 0
+
+
+@pytest.mark.parametrize(("name", "promised"), COLUMNS.items())
+def test_tables_have_the_promised_columns_in_order(demo: Path, name: str, promised: str) -> None:
+    header = (demo / name).read_text().splitlines()[0].split(",")
+    assert [column for column in header if column in promised.split(",")] == promised.split(",")
+
+
+def test_json_files_have_the_promised_fields(demo: Path, ledger: list[dict[str, Any]]) -> None:
+    results = json.loads((demo / "arena_results.json").read_text())
+    assert len(results) == TASKS * len(CALLS)
+    assert all(",".join(row) == RESULT_FIELDS for row in results)
+    assert all(",".join(row) == LEDGER_FIELDS for row in ledger)
+
+
+def test_the_scaling_table_names_every_strategy_and_says_that_it_is_simulated(demo: Path) -> None:
+    text = (demo / "scaling_table.md").read_text()
+    assert "Simulated answers" in text
+    assert [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| ")][1:] == [
+        f"| {name}" for name in CALLS
+    ]
+
+
+def test_no_file_is_left_unfinished(demo: Path) -> None:
+    assert [path.name for path in demo.iterdir() if path.name.startswith(".")] == []
+
+
+def test_the_demo_stops_what_it_started(machine: CommandLine, demo: Path) -> None:
+    state = servers.status(machine.folder / "home")
+    assert not state.postgres.running
+    assert not state.valkey.running
+
+
+def test_export_gives_the_same_ledger_again(
+    machine: CommandLine, demo: Path, ledger: list[dict[str, Any]]
+) -> None:
+    printed = machine.must("export", ledger[0]["run_id"])
+    assert printed == (demo / "ledger.jsonl").read_text()

@@ -1,0 +1,143 @@
+"""`paretoken run` again, changed, and against a gateway that nobody here wrote."""
+
+import csv
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.conftest import CommandLine
+from tests.experiments import write_experiment
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "arena"
+START_S = 60
+
+STRATEGIES = """
+[[strategies]]
+name = "baseline"
+kind = "single"
+
+[[strategies]]
+name = "sc_k3"
+kind = "self_consistency"
+k = 3
+"""
+
+
+def test_a_run_is_not_repeated_and_a_changed_one_is_refused(paretoken: CommandLine) -> None:
+    file = write_experiment(paretoken.folder, tasks=20, strategies=STRATEGIES)
+    text = file.read_text()
+    file.write_text(text[: text.index("[prices")] + text[text.index("[[strategies]]") :])
+    first = paretoken("run", file, "--out", "first")
+    assert first.returncode == 0, first.stderr
+    # A missing price is no error: cost is unknown, which is said once.
+    assert first.stderr.count("No price for sim-small") == 1
+    assert {row["avg_cost_usd"] for row in rows_of(paretoken.folder / "first")} == {""}
+
+    again = paretoken("run", file, "--out", "again")
+    assert again.returncode == 0, again.stderr
+    assert "continues" in again.stderr
+    assert read(paretoken.folder, "again/ledger.jsonl") == read(paretoken.folder, "first/ledger.jsonl")
+    # 20 x (1 + 3) requests in all, whichever of the two asked.
+    assert read(paretoken.folder, "again/served.jsonl").count("\n") == 80
+
+    file.write_text(file.read_text().replace("temperature = 0.0", "temperature = 0.5"))
+    changed = paretoken("run", file, "--out", "changed")
+    assert changed.returncode == 2
+    *_, last = changed.stderr.splitlines()
+    assert "'test' was planned from another experiment" in last
+    assert "model.temperature: 0.0, now 0.5" in last
+
+
+def read(folder: Path, name: str) -> str:
+    return (folder / name).read_text()
+
+
+def rows_of(folder: Path) -> list[dict[str, str]]:
+    with (folder / "strategy_tokens.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture
+def llmock(tmp_path: Path) -> Iterator[str]:
+    """Address of a third party's simulated gateway."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with (tmp_path / "llmock.log").open("wb") as log:
+        server = subprocess.Popen(
+            [
+                str(Path(sys.executable).with_name("llmock")),
+                "serve",
+                "--host",
+                "127.0.0.1",
+                "--port",
+                str(port),
+            ],
+            stdout=log,
+            stderr=log,
+        )
+    address = f"http://127.0.0.1:{port}"
+    try:
+        wait_for(server, f"{address}/_llmock/requests")
+        yield address
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def wait_for(server: subprocess.Popen[bytes], url: str) -> None:
+    deadline = time.monotonic() + START_S
+    while True:
+        try:
+            urllib.request.urlopen(url).close()
+        except urllib.error.URLError:
+            assert server.poll() is None, "llmock has ended"
+            assert time.monotonic() < deadline, "llmock does not answer"
+            # It says nowhere else that it listens.
+            time.sleep(0.1)
+        else:
+            return
+
+
+def test_the_arena_on_a_third_partys_gateway(paretoken: CommandLine, llmock: str) -> None:
+    folder = paretoken.folder / "arena"
+    shutil.copytree(EXAMPLE, folder)
+    file = folder / "taotoken.toml"
+    filled_in = {
+        "https://taotoken.net/api": f"{llmock}/v1",
+        "<model>": "gpt-4o-mini",
+        '"<price, or delete this line>"': "0.075",
+        '"<price>"': "0.15",
+        "requests_per_minute = 60": "requests_per_minute = 60_000",
+        "tokens_per_minute = 200_000": "tokens_per_minute = 600_000_000",
+        "concurrency = 8": "concurrency = 64",
+    }
+    text = file.read_text()
+    for old, new in filled_in.items():
+        assert old in text
+        text = text.replace(old, new)
+    file.write_text(text)
+    done = paretoken("run", file, "--out", "out", TAOTOKEN_API_KEY="sk-llmock-0123456789")
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in (paretoken.folder / "out" / "ledger.jsonl").read_text().splitlines()]
+    with urllib.request.urlopen(f"{llmock}/_llmock/requests") as answer:
+        asked: dict[str, Any] = json.load(answer)
+    assert len(rows) == asked["count"] == 560
+    assert {row["status"] for row in rows} == {"ok"}
+    assert {request["path"] for request in asked["requests"]} == {"/v1/chat/completions"}
+    assert not (paretoken.folder / "out" / "served.jsonl").exists()
+    assert "sk-llmock" not in everything_written(paretoken.folder)
+
+
+def everything_written(folder: Path) -> str:
+    return "".join(path.read_text(errors="replace") for path in folder.rglob("*") if path.is_file())
