@@ -33,6 +33,10 @@ class LedgerFile:
         """Where a row stands, for a message: a line of text, or a row below the header."""
         return f"{self.path}:{number}" if self.format == "jsonl" else f"{self.path}: row {number}"
 
+    def short_place(self, number: int) -> str:
+        """The same where the file has been named already."""
+        return f"line {number}" if self.format == "jsonl" else f"row {number}"
+
     def rows(self) -> Iterator[tuple[int, bytes]]:
         """(number from 1, JSON text) of every row, in bounded memory.
 
@@ -41,6 +45,7 @@ class LedgerFile:
         """
         read = {"jsonl": _json_rows, "csv": _csv_rows, "parquet": _parquet_rows}[self.format]
         try:
+            self.path.open("rb").close()
             yield from read(self)
         except (gzip.BadGzipFile, zlib.error, EOFError):
             raise LedgerInvalid(f"{self.path}: no gzip file, or a damaged one. Copy it again.") from None

@@ -81,7 +81,8 @@ def _refuse_odd(file: LedgerFile, first: _Checked, checked: _Checked) -> None:
         ours, theirs = getattr(first.row, field), getattr(row, field)
         if ours != theirs:
             raise LedgerInvalid(
-                f"{place}: {field}: {theirs!r}, but {ours!r} in row {first.number}. Import one run a file."
+                f"{place}: {field}: {theirs!r}, but {ours!r} in {file.short_place(first.number)}. "
+                "Import one run a file."
             )
     if row.used and row.status != "ok":
         raise LedgerInvalid(f"{place}: used: true, but status is {row.status!r}; only an answer is used.")
@@ -144,7 +145,7 @@ def _refuse_pair(connection: Connection, file: LedgerFile, statement: str, what:
     pair = connection.execute(SQL[statement]).fetchone()
     if pair is not None:
         raise LedgerInvalid(
-            f"{file.place(pair['second'])}: {what} as in row {pair['first']}. Remove one of them."
+            f"{file.place(pair['second'])}: {what} as in {file.short_place(pair['first'])}. Remove one."
         )
 
 

@@ -134,7 +134,9 @@ def test_the_order_is_by_code_point_whatever_the_database_sorts_by(
 @given(texts=st.lists(st.text(), min_size=1, max_size=40))
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_text_survives(connection: Connection, tmp_path: Path, texts: list[str]) -> None:
-    rows = [row(task_id=f"t{number:02d}", content=text, usage={"k": text}) for number, text in enumerate(texts)]
+    rows = [
+        row(task_id=f"t{number:02d}", content=text, usage={"k": text}) for number, text in enumerate(texts)
+    ]
     name = f"run{next(numbers)}"
     imported(connection, write_lines(tmp_path / "l.jsonl", rows), name)
     for format_ in ("csv", "parquet"):

@@ -1,0 +1,151 @@
+"""A ledger file that cannot be imported: one line that says where and what, and nothing of it in the database."""
+
+import csv
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from db.connection import Connection
+from db.errors import LedgerInvalid
+from db.ledger_files import ledger_file
+from db.ledger_import import import_ledger
+from tests.ledgers import row, unanswered, write_lines
+
+KEY = "the same task, strategy, repeat, try, round, sample, attempt, turn as in line"
+
+# name -> (second line of the file, what the message says of it)
+LINES: dict[str, tuple[Any, str]] = {
+    "no JSON": ('{"run_id": ', "l.jsonl:2: not JSON: EOF while parsing a value at column 10."),
+    "no object": ("[1, 2]", "l.jsonl:2: a row is a JSON object with the ledger's fields."),
+    "cut line": (json.dumps(row())[:-20], "l.jsonl:2: not JSON: EOF while parsing"),
+    "unknown field": (row(x1=1), "l.jsonl:2: x1: no field of the ledger. Allowed: run_id, source_platform,"),
+    "misspelt field": (row(imput_tokens=1), "imput_tokens: no field of the ledger. Did you mean 'input_tokens'?"),
+    "missing field": ({k: v for k, v in row().items() if k != "model"}, "l.jsonl:2: model: missing"),
+    "null name": (row(task_id=None), "l.jsonl:2: task_id: Input should be a valid string (found None)."),
+    "empty name": (row(strategy=""), "strategy: String should have at least 1 character (found '')."),
+    "text for a number": (row(input_tokens="7"), "input_tokens: Input should be a valid integer (found '7')."),
+    "part of a token": (row(total_tokens=1.5), "total_tokens: Input should be a valid integer"),
+    "negative tokens": (row(output_tokens=-1), "output_tokens: Input should be greater than or equal to 0 (found -1)."),
+    "negative cost": (row(cost_usd=-0.1), "cost_usd: Input should be greater than or equal to 0 (found -0.1)."),
+    "infinite cost": (json.dumps(row(cost_usd=float("inf"))), "cost_usd: Input should be a finite number (found inf)."),
+    "too many tokens": (row(total_tokens=2**31), "total_tokens: Input should be less than or equal to 2147483647"),
+    "attempt 0": (row(attempt=0), "attempt: Input should be greater than or equal to 1 (found 0)."),
+    "truth as text": (row(used="true"), "used: Input should be a valid boolean (found 'true')."),
+    "unknown status": (row(status="done"), "status: Input should be 'ok', 'error' or 'unknown' (found 'done')."),
+    "unknown purpose": (row(purpose="second"), "purpose: Input should be 'first', 'retry' or 'rerun'"),
+    "unknown kind": (row(kind="chat"), "kind: Input should be 'generation' (found 'chat')."),
+    "time without zone": (row(started_at="2026-01-02T03:04:05"), "started_at: Input should have timezone info"),
+    "no time": (row(started_at="yesterday"), "started_at: Input should be a valid datetime"),
+    "used error": (unanswered(task_id="t2") | {"used": True}, "l.jsonl:2: used: true, but status is 'error'"),
+    "second run": (row(run_id="other", task_id="t2"), "l.jsonl:2: run_id: 'other', but 'theirs' in line 1."),
+    "second platform": (row(source_platform="x", task_id="t2"), "source_platform: 'x', but 'local' in line 1."),
+    "repeated key": (row(response_id="another"), f"l.jsonl:2: {KEY} 1. Remove one."),
+    "two answers": (row(attempt=2), "l.jsonl:2: used is true for two attempts of one call as in line 1."),
+    "usage beyond numbers": (
+        json.dumps(row(task_id="t2", usage="#")).replace('"#"', "1e999999"),
+        "l.jsonl: row 2: ",
+    ),
+    "usage that is no JSON": (json.dumps(row(task_id="t2", usage=float("nan"))), "l.jsonl: row 2: "),
+}  # fmt: skip
+
+
+def refusal(connection: Connection, path: Path, **changes: Any) -> str:
+    """The message; afterwards the database is as it was."""
+    with pytest.raises(LedgerInvalid) as refused:
+        import_ledger(connection, ledger_file(path), **changes)
+    for table in ("run", "task", "strategy", "trial", "job", "call", "tally", "lane"):
+        counted = connection.execute(f"SELECT count(*) FROM {table}").fetchone()
+        assert counted == {"count": 0}, table
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("case", LINES)
+def test_a_wrong_line_is_named(connection: Connection, tmp_path: Path, case: str) -> None:
+    line, message = LINES[case]
+    path = tmp_path / "l.jsonl"
+    second = line if isinstance(line, str) else json.dumps(line)
+    path.write_text(f"{json.dumps(row())}\n{second}\n")
+    said = refusal(connection, path)
+    assert message in said
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("l.jsonl", b"", "l.jsonl: holds no row."),
+        ("l.jsonl", b"\n \n", "l.jsonl: holds no row."),
+        ("l.jsonl", b'{"run_id": "\xff"}', "l.jsonl:1: not JSON: invalid unicode code point"),
+        ("l.jsonl.gz", b"not packed", "l.jsonl.gz: no gzip file, or a damaged one."),
+        ("l.jsonl.gz", gzip.compress(b"{}" * 999)[:-9], "l.jsonl.gz: no gzip file, or a damaged one."),
+        ("l.csv", b"", "l.csv: cannot be read as csv: "),
+        ("l.csv", b"run_id\nx\n", "l.csv: row 1: source_platform: missing"),
+        ("l.csv", b"run_id,tokens\nx,1\n", "l.csv: row 1: "),
+        ("l.parquet", b"PAR1 and no more", "l.parquet: cannot be read as parquet: "),
+        ("l.parquet", None, "l.parquet: cannot be read"),
+        ("l.jsonl", None, "l.jsonl: cannot be read (No such file or directory)."),
+        ("l.csv", None, "l.csv: cannot be read"),
+    ],
+)
+def test_a_file_that_is_none_is_named(
+    connection: Connection, tmp_path: Path, name: str, content: bytes | None, message: str
+) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    assert message in refusal(connection, tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("field", "cell", "message"),
+    [
+        (
+            "input_tokens",
+            "many",
+            "l.csv: row 2: input_tokens: Input should be a valid integer (found 'many').",
+        ),
+        (
+            "input_tokens",
+            "1,200",
+            "l.csv: row 2: input_tokens: Input should be a valid integer (found '1,200').",
+        ),
+        ("used", "TRUE", "l.csv: row 2: used: Input should be a valid boolean (found 'TRUE')."),
+        ("task_id", "", "l.csv: row 2: task_id: Input should be a valid string (found None)."),
+    ],
+)
+def test_a_wrong_cell_is_named(
+    connection: Connection, tmp_path: Path, field: str, cell: str, message: str
+) -> None:
+    lines = [row(), row(task_id="t2") | {field: cell}]
+    with (tmp_path / "l.csv").open("w", newline="") as file:
+        written = csv.DictWriter(file, fieldnames=list(row()))
+        written.writeheader()
+        for line in lines:
+            cells = {name: json.dumps(v) if isinstance(v, bool | dict) else v for name, v in line.items()}
+            written.writerow(cells)
+    assert message in refusal(connection, tmp_path / "l.csv")
+
+
+@pytest.mark.parametrize("name", ["l.txt", "l", "l.jsonl.zip", "l.parquet.gz"])
+def test_an_ending_that_names_no_format_is_refused_unless_one_is_given(tmp_path: Path, name: str) -> None:
+    with pytest.raises(LedgerInvalid, match=r"--format|\.gz"):
+        ledger_file(tmp_path / name)
+    if not name.endswith(".gz"):
+        assert ledger_file(tmp_path / name, "csv").format == "csv"
+
+
+def test_a_name_that_is_taken_is_refused_with_advice(connection: Connection, tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "l.jsonl", [row()])
+    import_ledger(connection, ledger_file(path))
+    with pytest.raises(LedgerInvalid, match=r"'theirs' is there already\. .* --run-id"):
+        import_ledger(connection, ledger_file(path))
+    assert import_ledger(connection, ledger_file(path), run_id="theirs.2").run_id == "theirs.2"
+    assert connection.execute("SELECT count(*) FROM call").fetchone() == {"count": 2}
+
+
+@pytest.mark.parametrize("name", ["", "../up", "a/b", ".hidden", "x\n", "a b", "x" * 101])
+def test_a_name_that_is_no_folder_s_is_refused(connection: Connection, tmp_path: Path, name: str) -> None:
+    path = write_lines(tmp_path / "l.jsonl", [row()])
+    assert "--run-id" in refusal(connection, path, run_id=name)
