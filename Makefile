@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 
 .PHONY: demo test lint check install lock soak clean
-demo: install
+demo: $(VENV)/runs
 	$(BIN)/paretoken demo
 
 test: install
@@ -19,15 +19,22 @@ lint:
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-install: $(VENV)/installed
+install: $(VENV)/develops
 
-$(VENV)/installed: pyproject.toml requirements.lock
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; name one with: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
+# What a run needs, at the versions of the lock file; and what development needs besides.
+$(VENV)/runs: EXTRAS = embedded
+$(VENV)/develops: EXTRAS = embedded,dev
+
+$(VENV)/runs $(VENV)/develops: pyproject.toml requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Python 3.11 or newer is needed; name one with: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
+	@echo "Installing into $(VENV) …"
 	@if command -v uv >/dev/null; then \
 	  uv venv --quiet --allow-existing --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" $(VENV) && \
-	  uv pip install --quiet --python $(BIN)/python -r requirements.lock -e .; \
+	  uv pip install --quiet --python $(BIN)/python -c requirements.lock -e '.[$(EXTRAS)]'; \
 	else \
-	  $(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock -e .; \
+	  $(PYTHON) -m venv $(VENV) && \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[$(EXTRAS)]'; \
 	fi
 	@touch $@
 

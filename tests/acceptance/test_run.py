@@ -3,23 +3,13 @@
 import csv
 import json
 import shutil
-import socket
-import subprocess
-import sys
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from tests.acceptance.conftest import CommandLine
 from tests.experiments import write_experiment
+from tests.third_party import ask, llmock
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "arena"
-START_S = 60
 
 STRATEGIES = """
 [[strategies]]
@@ -67,54 +57,32 @@ def rows_of(folder: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-@pytest.fixture
-def llmock(tmp_path: Path) -> Iterator[str]:
-    """Address of a third party's simulated gateway."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    with (tmp_path / "llmock.log").open("wb") as log:
-        server = subprocess.Popen(
-            [
-                str(Path(sys.executable).with_name("llmock")),
-                "serve",
-                "--host",
-                "127.0.0.1",
-                "--port",
-                str(port),
-            ],
-            stdout=log,
-            stderr=log,
+def test_the_arena_on_a_third_partys_gateway(paretoken: CommandLine) -> None:
+    with llmock(paretoken.folder / "llmock.log") as address:
+        done = paretoken(
+            "run",
+            arena_at(address, paretoken.folder),
+            "--out",
+            "out",
+            TAOTOKEN_API_KEY="sk-llmock-0123456789",
         )
-    address = f"http://127.0.0.1:{port}"
-    try:
-        wait_for(server, f"{address}/_llmock/requests")
-        yield address
-    finally:
-        server.terminate()
-        server.wait()
+        assert done.returncode == 0, done.stderr
+        asked = ask(address, "requests")
+    rows = [json.loads(line) for line in read(paretoken.folder, "out/ledger.jsonl").splitlines()]
+    assert len(rows) == asked["count"] == 560
+    assert {row["status"] for row in rows} == {"ok"}
+    assert {request["path"] for request in asked["requests"]} == {"/v1/chat/completions"}
+    assert not (paretoken.folder / "out" / "served.jsonl").exists()
+    assert "sk-llmock" not in everything_written(paretoken.folder)
 
 
-def wait_for(server: subprocess.Popen[bytes], url: str) -> None:
-    deadline = time.monotonic() + START_S
-    while True:
-        try:
-            urllib.request.urlopen(url).close()
-        except urllib.error.URLError:
-            assert server.poll() is None, "llmock has ended"
-            assert time.monotonic() < deadline, "llmock does not answer"
-            # It says nowhere else that it listens.
-            time.sleep(0.1)
-        else:
-            return
-
-
-def test_the_arena_on_a_third_partys_gateway(paretoken: CommandLine, llmock: str) -> None:
-    folder = paretoken.folder / "arena"
+def arena_at(address: str, folder: Path) -> Path:
+    """The example for a real gateway, its placeholders filled in."""
+    folder = folder / "arena"
     shutil.copytree(EXAMPLE, folder)
     file = folder / "taotoken.toml"
     filled_in = {
-        "https://taotoken.net/api": f"{llmock}/v1",
+        "https://taotoken.net/api": f"{address}/v1",
         "<model>": "gpt-4o-mini",
         '"<price, or delete this line>"': "0.075",
         '"<price>"': "0.15",
@@ -127,16 +95,7 @@ def test_the_arena_on_a_third_partys_gateway(paretoken: CommandLine, llmock: str
         assert old in text
         text = text.replace(old, new)
     file.write_text(text)
-    done = paretoken("run", file, "--out", "out", TAOTOKEN_API_KEY="sk-llmock-0123456789")
-    assert done.returncode == 0, done.stderr
-    rows = [json.loads(line) for line in (paretoken.folder / "out" / "ledger.jsonl").read_text().splitlines()]
-    with urllib.request.urlopen(f"{llmock}/_llmock/requests") as answer:
-        asked: dict[str, Any] = json.load(answer)
-    assert len(rows) == asked["count"] == 560
-    assert {row["status"] for row in rows} == {"ok"}
-    assert {request["path"] for request in asked["requests"]} == {"/v1/chat/completions"}
-    assert not (paretoken.folder / "out" / "served.jsonl").exists()
-    assert "sk-llmock" not in everything_written(paretoken.folder)
+    return file
 
 
 def everything_written(folder: Path) -> str:
