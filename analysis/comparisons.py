@@ -7,6 +7,7 @@ needs only the cells, so a million comparisons become at most tasks × pairs row
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import polars as pl
@@ -37,20 +38,20 @@ class Cells:
     """How many strategies were ranked together (2 for a verdict on one pair): a ranking of k items becomes
     k(k-1)/2 comparisons, which weigh 1/(k-1) each under the ranking weight."""
 
-    @property
+    @cached_property
     def total(self) -> Floats:
         """Comparisons per cell, ties included."""
         return self.win + self.loss + self.tie
 
-    @property
+    @cached_property
     def n_tasks(self) -> int:
         """Tasks with at least one comparison: the clusters of every standard error."""
-        return len(np.unique(self.task))
+        return int(np.count_nonzero(np.bincount(self.task)))
 
-    @property
+    @cached_property
     def n_decisive_tasks(self) -> int:
         """Tasks with at least one comparison that is no tie."""
-        return len(np.unique(self.task[self.win + self.loss > 0]))
+        return int(np.count_nonzero(np.bincount(self.task[self.win + self.loss > 0])))
 
     @property
     def tie_share(self) -> float | None:
@@ -107,30 +108,31 @@ def cells_from_comparisons(
     table = _comparison_columns(comparisons)
     if strategies is None:
         strategies = sorted(set(table["winner"].unique()) | set(table["loser"].unique()))
-    place = pl.Enum(strategies)
-    try:
-        coded = table.with_columns(pl.col("winner", "loser").cast(place).to_physical().cast(pl.Int64))
-    except pl.exceptions.InvalidOperationError:
-        unknown = (set(table["winner"]) | set(table["loser"])) - set(strategies)
-        raise FrameError(
-            f"comparisons: unknown strategy {min(unknown)!r}; known are {', '.join(strategies)}."
-        ) from None
     weights = dict.fromkeys(table["task_id"].unique(), 1.0) | dict(task_weights or {})
     tasks = sorted(weights)
-    first_won = (pl.col("winner") < pl.col("loser")) & ~pl.col("tie")
-    first_lost = (pl.col("winner") > pl.col("loser")) & ~pl.col("tie")
-    weight = pl.col("weight")
-    pairs = coded.group_by(
-        "task_id",
-        pl.min_horizontal("winner", "loser").alias("s"),
-        pl.max_horizontal("winner", "loser").alias("s_right"),
-    ).agg(
-        win=weight.filter(first_won).sum(),
-        loss=weight.filter(first_lost).sum(),
-        tie=weight.filter(pl.col("tie")).sum(),
-        items=1 + weight.sum() / (weight / (pl.col("items") - 1)).sum(),
+    task, winner, loser = _codes(table["task_id"], tasks), *(_codes(table[s], strategies) for s in _SIDES)
+    size = len(strategies)
+    place = (task * size + np.minimum(winner, loser)) * size + np.maximum(winner, loser)
+    key, row = _distinct(place, len(tasks) * size * size)
+    weight, tie = table["weight"].to_numpy(), table["tie"].to_numpy()
+    first_won = (winner < loser) & ~tie
+
+    def summed(values: Floats) -> Floats:
+        return np.asarray(np.bincount(row, values, len(key)), dtype=np.float64)
+
+    total, win, tied = summed(weight), summed(weight * first_won), summed(weight * tie)
+    return Cells(
+        tasks=tuple(tasks),
+        strategies=tuple(strategies),
+        task_weight=np.array([weights[name] for name in tasks], dtype=np.float64),
+        task=key // (size * size),
+        first=key // size % size,
+        second=key % size,
+        win=win,
+        loss=np.maximum(0, summed(weight * ~(first_won | tie))),
+        tie=tied,
+        items=1 + total / summed(weight / (table["items"].to_numpy() - 1)),
     )
-    return _cells(pairs, tasks, strategies, np.array([weights[task] for task in tasks]))
 
 
 def comparison_table(cells: Cells) -> pl.DataFrame:
@@ -204,6 +206,29 @@ def _cells(
         tie=coded["tie"].to_numpy().astype(np.float64),
         items=coded["items"].to_numpy().astype(np.float64),
     )
+
+
+_SIDES = ("winner", "loser")
+
+
+def _codes(names: pl.Series, known: Sequence[str]) -> Ints:
+    """Each name's place among the known ones."""
+    try:
+        return names.cast(pl.Enum(known)).to_physical().to_numpy().astype(np.int64)
+    except pl.exceptions.InvalidOperationError:
+        unknown = sorted(set(names.unique()) - set(known))
+        raise FrameError(
+            f"comparisons: unknown strategy {unknown[0]!r}; known are {', '.join(known)}."
+        ) from None
+
+
+def _distinct(place: Ints, space: int) -> tuple[Ints, Ints]:
+    """The distinct places, rising, and each row's index among them; by counting where that is cheaper."""
+    if space > 4 * len(place) + 1_000_000:
+        key, row = np.unique(place, return_inverse=True)
+        return key, row
+    there = np.bincount(place, minlength=space) > 0
+    return np.flatnonzero(there), (np.cumsum(there) - 1)[place]
 
 
 def _rows(cells: Cells, winner: Ints, loser: Ints, weight: Floats, *, tie: bool) -> pl.DataFrame:

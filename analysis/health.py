@@ -4,7 +4,7 @@ import numpy as np
 from scipy.sparse.csgraph import connected_components
 
 from analysis.arrays import Bools, Floats, Ints
-from analysis.bradley_terry import ELO_PER_THETA, win_matrix
+from analysis.bradley_terry import ELO_PER_THETA
 from analysis.comparisons import Cells
 from analysis.errors import NotIdentifiedError
 
@@ -56,24 +56,12 @@ def open_sides(wins: Floats) -> tuple[Bools, Bools]:
     return np.asarray((won & marked)[group]), np.asarray((lost & marked)[group])
 
 
-def open_limits(
-    cells: Cells, theta: Floats, elo: Floats, reach: Floats, level: float
-) -> tuple[Floats, Floats]:
-    """(S,) interval limits in Elo: `elo ± reach`, one-sided for strategies that never lost or never won.
+def spotless_shift(cells: Cells, theta: Floats, strategy: int, *, sign: int, level: float) -> float:
+    """Elo from the estimate to the limit of a one-sided interval, in the direction against `sign`.
 
-    The closed side of a one-sided interval generalises the rule of three: it is the ability at which such a
-    spotless record on these tasks, each counted as one observation, still had the probability 1 - level.
+    Generalises the rule of three: at the limit, a record without a loss (`sign` 1) or a win (`sign` -1) on these
+    tasks, each counted as one observation, still had the probability 1 - level.
     """
-    low, high = elo - reach, elo + reach
-    above, below = open_sides(win_matrix(cells))
-    for i in np.flatnonzero(above | below).tolist():
-        low[i] = -np.inf if below[i] else elo[i] + _spotless_shift(cells, theta, i, 1, level)
-        high[i] = np.inf if above[i] else elo[i] + _spotless_shift(cells, theta, i, -1, level)
-    return low, high
-
-
-def _spotless_shift(cells: Cells, theta: Floats, strategy: int, sign: int, level: float) -> float:
-    """Elo from the estimate to the limit: negative for a record without a loss (`sign` 1)."""
     from scipy.optimize import brentq
 
     mine = (cells.first == strategy) | (cells.second == strategy)

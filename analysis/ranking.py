@@ -1,6 +1,7 @@
 """From comparisons to abilities with intervals: where weighting, model and standard errors meet."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -50,22 +51,23 @@ class Ranking:
         """Tasks with comparisons."""
         return self.cells.n_tasks
 
-    @property
+    @cached_property
     def cells_per_task(self) -> Ints:
         """Pairs of strategies that were compared on each task, for the tasks with any."""
-        return np.asarray(np.unique(self.cells.task, return_counts=True)[1])
+        counts = np.bincount(self.cells.task)
+        return counts[counts > 0]
 
     @property
     def jackknifed(self) -> bool:
         """Whether the influences come from leaving out one task after the other."""
         return self.n_tasks < JACKKNIFE_BELOW
 
-    @property
+    @cached_property
     def elo(self) -> Floats:
         """(S,) Elo with the mean or the anchor at 1000."""
         return elo(self.fitted.theta, anchor_index(self))
 
-    @property
+    @cached_property
     def covariance(self) -> Floats | None:
         """(S, S) covariance of Elo (with the anchor, of the differences to it)."""
         size = len(self.strategies)
@@ -75,7 +77,7 @@ class Ranking:
             return None
         return np.asarray(self.n_tasks / (self.n_tasks - 1) * self.influence.T @ self.influence)
 
-    @property
+    @cached_property
     def standard_errors(self) -> Floats | None:
         """(S,) standard errors of Elo."""
         return None if self.covariance is None else np.sqrt(np.diag(self.covariance))
@@ -87,7 +89,15 @@ class Ranking:
             nothing = np.full(len(self.strategies), np.nan)
             return nothing, nothing
         reach = t_quantile(self.options.level, self.degrees) * errors
-        return health.open_limits(self.weighed, self.fitted.theta, self.elo, reach, self.options.level)
+        low, high = self.elo - reach, self.elo + reach
+        for i in np.flatnonzero(self.open_above | self.open_below).tolist():
+            low[i] = -np.inf if self.open_below[i] else self.elo[i] + self._shift(i, 1)
+            high[i] = np.inf if self.open_above[i] else self.elo[i] + self._shift(i, -1)
+        return low, high
+
+    def _shift(self, strategy: int, sign: int) -> float:
+        level = self.options.level
+        return health.spotless_shift(self.weighed, self.fitted.theta, strategy, sign=sign, level=level)
 
 
 def rank(cells: Cells, options: Options) -> Ranking:
@@ -102,14 +112,15 @@ def rank(cells: Cells, options: Options) -> Ranking:
     if not compared.any():
         raise NotIdentifiedError(_nothing_compared(cells))
     left_out = tuple(name for name, there in zip(cells.strategies, compared, strict=True) if not there)
-    cells, weighed = keep_strategies(cells, compared), keep_strategies(weighed, compared)
+    if left_out:
+        cells, weighed = keep_strategies(cells, compared), keep_strategies(weighed, compared)
     health.refuse_islands(weighed)
     if options.anchor is not None and options.anchor not in cells.strategies:
         raise OptionError(
             f"anchor {options.anchor!r} has no comparisons; known are {', '.join(cells.strategies)}."
         )
-    fitted = fit_cells(weighed, options)
-    above, below = health.open_sides(win_matrix(weighed))
+    fitted, wins = fit_cells(weighed, options), win_matrix(weighed)
+    above, below = health.open_sides(wins)
     ranking = Ranking(
         options=options,
         cells=cells,
@@ -118,7 +129,7 @@ def rank(cells: Cells, options: Options) -> Ranking:
         influence=None,
         degrees=weighed.n_decisive_tasks - 1,
         left_out=left_out,
-        group=health.strong_groups(win_matrix(weighed)),
+        group=health.strong_groups(wins),
         open_above=above,
         open_below=below,
     )
