@@ -7,7 +7,7 @@ from typing import Any
 
 from db.connection import AsyncConnection
 from db.queries import SQL
-from db.text import escape_json, from_database, to_database
+from db.text import escape_json, to_database, unescape_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +21,8 @@ class DueTrial:
     repeat: int
     try_: int
     version: int
+    repetition: str | None = None
+    """What its one automatic repetition was used for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +35,10 @@ class JobResult:
     error: str | None
     message: str | None
     content: str | None
+    tool_calls: Sequence[Mapping[str, Any]] | None
+    latency_ms: int | None
+    messages: Sequence[Mapping[str, Any]] | None
+    """What it was asked; only of the last round, and not of round 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +69,25 @@ class FinishedTrial:
     checks: Sequence[Mapping[str, Any]] | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class RerunTrial:
+    """A trial that begins anew because its answer failed its checks."""
+
+    trial: int
+    version: int
+    checks: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrittenFile:
+    """A file that a trial's step has written in its folder."""
+
+    trial: int
+    version: int
+    name: str
+    content: bytes
+
+
 async def lease_due(
     connection: AsyncConnection, *, trials: Sequence[int] | None, most: int, lease_s: float
 ) -> list[DueTrial]:
@@ -82,20 +107,44 @@ async def read_replies(connection: AsyncConnection, trials: Sequence[DueTrial]) 
     )
     found: dict[int, list[JobResult]] = {trial.trial: [] for trial in trials}
     for row in await cursor.fetchall():
-        content = row["content"]
-        row["content"] = content if content is None else from_database(content)
+        for name in ("content", "tool_calls", "messages"):
+            row[name] = unescape_json(row[name])
         found[row.pop("trial")].append(JobResult(**row))
     return found
 
 
+async def read_files(connection: AsyncConnection, trials: Sequence[DueTrial]) -> dict[int, dict[str, bytes]]:
+    """The files that each trial has written in its present try."""
+    cursor = await connection.execute(
+        SQL["read_trial_files"],
+        {"trials": [trial.trial for trial in trials], "tries": [trial.try_ for trial in trials]},
+    )
+    found: dict[int, dict[str, bytes]] = {trial.trial: {} for trial in trials}
+    for row in await cursor.fetchall():
+        found[row["trial"]][row["name"]] = row["content"]
+    return found
+
+
 async def commit(
-    connection: AsyncConnection, *, jobs: Sequence[NextJob], finished: Sequence[FinishedTrial]
+    connection: AsyncConnection,
+    *,
+    jobs: Sequence[NextJob] = (),
+    finished: Sequence[FinishedTrial] = (),
+    reruns: Sequence[RerunTrial] = (),
+    files: Sequence[WrittenFile] = (),
 ) -> None:
-    """Write next rounds and answers of many trials; those that have moved on since are left alone."""
-    items: list[NextJob | FinishedTrial] = [*jobs, *finished]
+    """Write what follows for many trials; those that have moved on since are left alone."""
+    items: list[NextJob | FinishedTrial | RerunTrial] = [*jobs, *finished, *reruns]
     trials = sorted({item.trial for item in items})
     async with connection.pipeline(), connection.transaction():
         await connection.execute(SQL["lock_trials"], {"trials": trials})
+        if files:
+            await connection.execute(SQL["add_files"], _file_arrays(files))
+        if reruns:
+            await connection.execute(
+                SQL["rerun_trials"], {"items": json.dumps([_rerun_item(rerun) for rerun in reruns])}
+            )
+            await connection.execute(SQL["add_openings"], {"trials": [rerun.trial for rerun in reruns]})
         if jobs:
             await connection.execute(
                 SQL["add_rounds"], {"items": json.dumps([_job_item(job) for job in jobs])}
@@ -108,6 +157,19 @@ async def commit(
 
 def _job_item(job: NextJob) -> dict[str, Any]:
     return {**vars(job), "request": escape_json(job.request)}
+
+
+def _rerun_item(rerun: RerunTrial) -> dict[str, Any]:
+    return {**vars(rerun), "checks": escape_json(rerun.checks)}
+
+
+def _file_arrays(files: Sequence[WrittenFile]) -> dict[str, Any]:
+    return {
+        "trials": [file.trial for file in files],
+        "versions": [file.version for file in files],
+        "names": [file.name for file in files],
+        "contents": [file.content for file in files],
+    }
 
 
 def _trial_item(trial: FinishedTrial) -> dict[str, Any]:

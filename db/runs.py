@@ -58,12 +58,15 @@ def cancel_run(connection: Connection, *, run: int) -> bool:
 def retry_trials(connection: Connection, *, run: int, state: str) -> int:
     """Give the trials that ended in this state another chance; give how many.
 
-    Only what failed or was cancelled with it is done again: answers that were paid for stay.
+    Only jobs that failed or were cancelled are done again: answers that were paid for stay. A trial without any such
+    job, whose answer failed its checks or that used up its steps, gets a new try with all of its jobs.
     """
     with connection.transaction():
         rows = connection.execute(SQL["retry_trials"], {"run": run, "state": state}).fetchall()
         trials = [row["id"] for row in rows]
         if trials:
+            connection.execute(SQL["renew_trials"], {"trials": trials})
+            connection.execute(SQL["add_openings"], {"trials": trials})
             connection.execute(SQL["retry_jobs"], {"trials": trials})
             connection.execute(SQL["mark_due"], {"trials": trials})
             connection.execute(SQL["reopen_run"], {"run": run})

@@ -145,6 +145,7 @@ trial = Table(
     Column("state", Text, nullable=False, server_default="pending"),
     Column("reason", Text, comment="why it failed or waits for a person"),
     Column("try", SmallInteger, nullable=False, server_default="1"),
+    Column("repetition", Text, comment="what its one automatic repetition was used for; also: by_hand"),
     Column("version", Integer, nullable=False, server_default="0"),
     Column("due", Boolean, nullable=False, server_default="false", comment="its next step can be taken"),
     _time("lease_until"),
@@ -161,6 +162,16 @@ trial = Table(
     Index("trial_open_idx", "run", postgresql_where=text("state IN ('pending', 'running')")),
     Index("trial_due_idx", "lease_until", postgresql_where=text("due")),
     postgresql_with={"fillfactor": "80"},
+)
+
+trial_file = Table(
+    "trial_file",
+    metadata,
+    Column("trial", ForeignKey("trial.id"), primary_key=True),
+    Column("try", SmallInteger, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("content", LargeBinary, nullable=False),
+    comment="what an agent wrote in its folder",
 )
 
 worker = Table(
@@ -261,6 +272,7 @@ call = Table(
     Column("usage", JSONB, comment="as the gateway reported it"),
     Column("cost_usd", Double),
     Column("content", Text, comment="escaped where Postgres takes no such character: db.text"),
+    Column("tool_calls", JSONB, comment="as the model wrote them"),
     Column("http_status", SmallInteger),
     Column("response_id", Text),
     Column("finish_reason", Text),

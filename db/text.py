@@ -52,6 +52,17 @@ def escape_json(value: object) -> object:
     return value
 
 
+def unescape_json(value: object) -> object:
+    """The JSON value that was given to `escape_json`."""
+    if isinstance(value, str):
+        return from_database(value)
+    if isinstance(value, Mapping):
+        return {from_database(str(key)): unescape_json(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [unescape_json(inner) for inner in value]
+    return value
+
+
 def json_to_database(line: bytes) -> bytes:
     """`escape_json` for JSON that is still text (UTF-8): nothing else of it changes, no digit of a number either."""
     if b"\\u" not in line and MARK_BYTES not in line:

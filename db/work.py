@@ -4,7 +4,7 @@ Every move is a batch: one item a job, each with its own guard and its own resul
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
@@ -73,9 +73,12 @@ class Settlement:
     """Tries that this outcome uses up."""
     throttled: bool = False
     retry_reason: str | None = None
+    once: bool = False
+    """next_state = pending: only if its trial has not had its one repetition; `failed` otherwise"""
     error: str | None = None
     message: str | None = None
     content: str | None = None
+    tool_calls: Sequence[Mapping[str, Any]] | None = None
     usage: Usage = UNKNOWN_USAGE
     raw_usage: Any = None
     cost_usd: float | None = None
@@ -201,13 +204,15 @@ def _item(settlement: Settlement) -> Row:
     row = {name: getattr(settlement, name) for name in _PLAIN}
     row |= asdict(settlement.usage)
     row["usage"] = escape_json(settlement.raw_usage)
+    row["tool_calls"] = escape_json(settlement.tool_calls)
     for name in ("message", "content", "response_id", "finish_reason"):
         if row[name] is not None:
             row[name] = to_database(row[name])
     return row
 
 
-_PLAIN = [name for name in Settlement.__dataclass_fields__ if name not in ("trial", "usage", "raw_usage")]
+_APART = ("trial", "usage", "raw_usage", "tool_calls")
+_PLAIN = [name for name in Settlement.__dataclass_fields__ if name not in _APART]
 
 
 async def prove_lane(connection: AsyncConnection, *, run: int, lane: int) -> None:

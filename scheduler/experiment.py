@@ -122,6 +122,10 @@ class Experiment(Section):
     repeats: int = Field(default=1, ge=1, le=10_000)
     seed: int | None = None
     """Sent with every call (plus its repeat and sample), for gateways that know it."""
+    reruns_on_failed_check: int = Field(default=0, ge=0, le=1)
+    """Whether a trial that fails its checks is run again, if its one repetition is left; else a person decides."""
+    allow_commands: bool = False
+    """Whether tasks may have checks that run a program or function of the user's own on every worker."""
     gateway: GatewaySection
     model: ModelSection
     prices: dict[str, PriceSection] = {}

@@ -191,7 +191,7 @@ def _openings(loaded: LoadedExperiment) -> dict[str, list[Any]]:
         "strategies": [name for name, _, _, _ in rows],
         "samples": [call.sample for _, call, _, _ in rows],
         "models": [call.model for _, call, _, _ in rows],
-        "prompt_bytes": [prompt_bytes(call.messages) for _, call, _, _ in rows],
+        "prompt_bytes": [prompt_bytes(call.messages, call.extra) for _, call, _, _ in rows],
         "task_copies": [copies for _, _, copies, _ in rows],
         "max_tokens": [call.max_tokens for _, call, _, _ in rows],
         "input_usd": [price and price.input_usd_per_1m / 1e6 for _, _, _, price in rows],

@@ -1,35 +1,30 @@
-"""Advancing trials: ask the strategy what follows, run the checks on its answer, commit either.
+"""Advancing trials: take what is due, decide the next step of each, commit it.
 
-Strategies and checks run outside any transaction. Whatever a vanished worker left due is found by a sweep.
+Strategies, tools and checks run outside any transaction. Whatever a vanished worker left due is found by a sweep.
 """
 
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import psycopg
 from psycopg_pool import AsyncConnectionPool
 
 from db import advance
-from db.advance import DueTrial, FinishedTrial, JobResult, NextJob
+from db.advance import DueTrial, FinishedTrial, JobResult
 from db.connection import AsyncConnection
 from workers import failpoints
-from workers.checks import CheckContext, run_checks
-from workers.context import Contexts, RunContext, TaskContext, stored_request
+from workers.context import Contexts, TaskContext
 from workers.errors import KeyUnusable
-from workers.reservation import bound_cost_usd, prompt_bytes
-from workers.strategies import Answer, ModelCall, Reply
+from workers.step import Step, next_step
 
 log = logging.getLogger(__name__)
 
 COLLECT_S = 0.01
 MOST_TRIALS = 100
-LEASE_S = 120.0
 SWEEP_S = 5.0
-
-# A job that failed with one of these leaves its trial to a person: trying again by itself would not help.
-_FOR_REVIEW = {"invalid_output", "truncated", "lost_worker"}
+# How many times longer than the lease on its jobs a worker's hold on a due trial is: its checks may take a while.
+LEASES = 4
 
 
 class Advancer:
@@ -40,18 +35,25 @@ class Advancer:
         pool: AsyncConnectionPool[AsyncConnection],
         contexts: Contexts,
         due: asyncio.Queue[int],
+        *,
+        lease_s: float,
     ) -> None:
         self._pool = pool
+        self._lease_s = LEASES * lease_s
         self._contexts = contexts
         self._due = due
 
     async def run(self) -> None:
         """Advance what becomes due here at once, and every few seconds what is due anywhere; until cancelled."""
+        loop = asyncio.get_running_loop()
+        sweep_at = loop.time() + SWEEP_S
         while True:
             try:
-                trials = await asyncio.wait_for(self._collect(), SWEEP_S)
+                async with asyncio.timeout_at(sweep_at):
+                    trials = await self._collect()
             except TimeoutError:
                 trials = None
+                sweep_at = loop.time() + SWEEP_S
             try:
                 await self.advance(trials)
             except psycopg.Error as error:
@@ -70,78 +72,52 @@ class Advancer:
     async def advance(self, trials: Sequence[int] | None) -> int:
         """Advance these due trials, or whichever are due; give how many were taken."""
         async with self._pool.connection() as connection:
-            due = await advance.lease_due(connection, trials=trials, most=MOST_TRIALS, lease_s=LEASE_S)
+            due = await advance.lease_due(connection, trials=trials, most=MOST_TRIALS, lease_s=self._lease_s)
             if not due:
                 return 0
             replies = await advance.read_replies(connection, due)
+            files = await advance.read_files(connection, due)
         tasks = await self._contexts.tasks([trial.task for trial in due])
         steps = await asyncio.gather(
-            *(self._step(trial, tasks[trial.task], replies[trial.trial]) for trial in due)
+            *(self._step(trial, tasks[trial.task], replies[trial.trial], files[trial.trial]) for trial in due)
         )
-        jobs = [job for step in steps if isinstance(step, list) for job in step]
-        finished = [step for step in steps if isinstance(step, FinishedTrial)]
-        if jobs or finished:
-            failpoints.reach("advance_decided")
-            async with self._pool.connection() as connection:
-                await advance.commit(connection, jobs=jobs, finished=finished)
-            failpoints.reach("advance_committed")
+        await self._commit([step for step in steps if step is not None])
         return len(due)
 
     async def _step(
-        self, trial: DueTrial, task: TaskContext, results: Sequence[JobResult]
-    ) -> list[NextJob] | FinishedTrial:
+        self,
+        trial: DueTrial,
+        task: TaskContext,
+        results: Sequence[JobResult],
+        written: Mapping[str, bytes],
+    ) -> Step | None:
         try:
             run = await self._contexts.run(trial.run)
         except KeyUnusable as error:
             log.warning("%s This worker leaves the run's trials to others.", error)
-            return []
-        if failed := next((result for result in results if result.state == "failed"), None):
-            return _failed(trial, failed)
-        replies = [
-            Reply(round=result.round, sample=result.sample, content=result.content or "")
-            for result in results
-        ]
-        following = await asyncio.to_thread(run.strategies[trial.strategy].proceed, task.view, replies)
-        if isinstance(following, Answer):
-            return await asyncio.to_thread(_answered, trial, task, following)
-        return [_next_job(trial, run, call) for call in following]
+            return None
+        try:
+            return await asyncio.to_thread(next_step, trial, run, task, results=results, written=written)
+        except Exception as error:
+            # An answer that a strategy, tool or check chokes on must not end one worker after another.
+            log.exception("Trial %d cannot be advanced; it is left to a person.", trial.trial)
+            reason = f"Its strategy or a check failed: {type(error).__name__}: {error}"
+            return Step(finished=_for_review(trial, reason))
+
+    async def _commit(self, steps: Sequence[Step]) -> None:
+        if not steps:
+            return
+        failpoints.reach("advance_decided")
+        async with self._pool.connection() as connection:
+            await advance.commit(
+                connection,
+                jobs=[job for step in steps for job in step.jobs],
+                finished=[step.finished for step in steps if step.finished],
+                reruns=[step.rerun for step in steps if step.rerun],
+                files=[file for step in steps for file in step.files],
+            )
+        failpoints.reach("advance_committed")
 
 
-def _failed(trial: DueTrial, result: JobResult) -> FinishedTrial:
-    place = f"round {result.round}, sample {result.sample}"
-    return FinishedTrial(
-        trial=trial.trial,
-        version=trial.version,
-        state="review" if result.error in _FOR_REVIEW else "failed",
-        reason=f"{result.error} in {place}: {result.message or 'no message'}",
-    )
-
-
-def _answered(trial: DueTrial, task: TaskContext, answer: Answer) -> FinishedTrial:
-    success, results = run_checks(task.checks, answer.text, CheckContext(files=task.files))
-    return FinishedTrial(
-        trial=trial.trial,
-        version=trial.version,
-        state="ok",
-        answer=answer.text,
-        detail=answer.detail,
-        confirmed_success=success,
-        checks=results,
-    )
-
-
-def _next_job(trial: DueTrial, run: RunContext, call: ModelCall) -> NextJob:
-    request: Mapping[str, Any] = stored_request(call)
-    prompt = prompt_bytes(call.messages)
-    return NextJob(
-        trial=trial.trial,
-        version=trial.version,
-        round=call.round,
-        sample=call.sample,
-        model=call.model,
-        request=request,
-        reserve_tokens=prompt + call.max_tokens,
-        reserve_cost_usd=bound_cost_usd(
-            prompt_tokens=prompt, max_tokens=call.max_tokens, price=run.prices.get(call.model)
-        ),
-    )
+def _for_review(trial: DueTrial, reason: str) -> FinishedTrial:
+    return FinishedTrial(trial=trial.trial, version=trial.version, state="review", reason=reason)

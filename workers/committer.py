@@ -137,6 +137,8 @@ def _without_text(settlement: Settlement, error: psycopg.Error) -> Settlement:
         error="not_storable",
         message=f"The gateway's answer cannot be stored: {_first_line(error)}",
         content=None,
+        tool_calls=None,
+        once=False,
         response_id=None,
         finish_reason=None,
         raw_usage=None,

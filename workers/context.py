@@ -40,6 +40,8 @@ class RunContext:
     retries: Retries
     prices: Mapping[str, Price]
     strategies: Mapping[int, Strategy]
+    reruns_on_failed_check: int
+    allow_commands: bool
 
     def lane_name(self, model: str) -> str:
         return f"{self.endpoint}:{self.key.fingerprint}:{model}"
@@ -121,6 +123,8 @@ def _run_context(row: Row, strategies: Sequence[Row]) -> RunContext:
         retries=Retries(**experiment["retries"]),
         prices={model: Price(**price) for model, price in experiment["prices"].items()},
         strategies={row["id"]: strategy(row["kind"], row["params"]) for row in strategies},
+        reruns_on_failed_check=experiment["reruns_on_failed_check"],
+        allow_commands=experiment["allow_commands"],
     )
 
 
@@ -151,6 +155,8 @@ def request_of(job: Claimed, run: RunContext, task: TaskContext) -> Request:
         max_tokens=stored["max_tokens"],
         temperature=stored["temperature"],
         json_object=stored["response_format"] == "json",
+        json_keys=stored["json_keys"],
+        extra=stored["extra"],
         seed=None if run.seed is None else _seed(run.seed, job),
         request_id=f"{job.job}:{job.attempt + 1}",
     )
@@ -164,6 +170,8 @@ def stored_request(call: ModelCall) -> dict[str, Any]:
         "max_tokens": call.max_tokens,
         "temperature": call.temperature,
         "response_format": call.response_format,
+        "json_keys": list(call.json_keys),
+        "extra": dict(call.extra),
     }
 
 

@@ -74,7 +74,7 @@ class Engine:
         self._limiter = Limiter(self._redis, max_wait_s=MAX_WAIT_S)
         self._committer = Committer(self._pool, worker=self.worker)
         self._contexts = Contexts(self._pool)
-        self._advancer = Advancer(self._pool, self._contexts, self._committer.due)
+        self._advancer = Advancer(self._pool, self._contexts, self._committer.due, lease_s=settings.lease_s)
         self._slots = asyncio.Semaphore(settings.concurrency)
         self._admissions: set[asyncio.Task[Any]] = set()
         self._jobs: set[asyncio.Task[None]] = set()
@@ -229,7 +229,7 @@ class Engine:
         self, job: Claimed, run: RunContext, request: Request, lane: str, ticket: str
     ) -> float | None:
         """Wait for the limiter. None: go; a number: hand the job back, not before so many seconds."""
-        tokens = estimated_tokens(request.messages, request.max_tokens)
+        tokens = estimated_tokens(request.messages, request.max_tokens, request.extra)
         lease_s = run.timeout_s + MAX_WAIT_S + self._settings.lease_s
         while not self._stopping.is_set():
             try:

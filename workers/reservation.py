@@ -11,11 +11,14 @@ _TEMPLATE_TOKENS = 16
 _BYTES_PER_TOKEN = 4
 
 
-def prompt_bytes(messages: Sequence[Mapping[str, Any]]) -> int:
-    """Upper bound of a prompt's tokens: no token is shorter than a byte of its UTF-8 text."""
+def prompt_bytes(messages: Sequence[Mapping[str, Any]], extra: Mapping[str, Any] | None = None) -> int:
+    """Upper bound of a prompt's tokens: no token is shorter than a byte of its UTF-8 text.
+
+    `extra` is what a request holds besides: tools, which are shown to the model too.
+    """
     return sum(
-        len(json.dumps(message, ensure_ascii=False).encode("utf-8", "surrogatepass")) + _TEMPLATE_TOKENS
-        for message in messages
+        len(json.dumps(part, ensure_ascii=False).encode("utf-8", "surrogatepass")) + _TEMPLATE_TOKENS
+        for part in ([*messages, extra] if extra else messages)
     )
 
 
@@ -26,6 +29,8 @@ def bound_cost_usd(*, prompt_tokens: int, max_tokens: int, price: Price | None) 
     return (prompt_tokens * price.input_usd_per_1m + max_tokens * price.output_usd_per_1m) / 1e6
 
 
-def estimated_tokens(messages: Sequence[Mapping[str, Any]], max_tokens: int) -> int:
+def estimated_tokens(
+    messages: Sequence[Mapping[str, Any]], max_tokens: int, extra: Mapping[str, Any] | None = None
+) -> int:
     """What gateways count against a limit before they know better: the prompt's likely tokens and `max_tokens`."""
-    return prompt_bytes(messages) // _BYTES_PER_TOKEN + max_tokens
+    return prompt_bytes(messages, extra) // _BYTES_PER_TOKEN + max_tokens

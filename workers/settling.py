@@ -42,9 +42,11 @@ def settle(
         failures=failures,
         throttled=outcome.disposition is Disposition.THROTTLED,
         retry_reason=_reason(outcome) if retried else None,
+        once=outcome.disposition is Disposition.RETRY_ONCE,
         error=outcome.error,
         message=outcome.message,
         content=outcome.content,
+        tool_calls=outcome.tool_calls,
         usage=outcome.usage,
         raw_usage=outcome.raw_usage,
         cost_usd=cost_usd(outcome.usage, price),
@@ -66,7 +68,7 @@ def _next(job: Claimed, outcome: Outcome, retries: Retries) -> tuple[str, float,
             return "pending", 0.0, 0
         case Disposition.RETRY if job.failures + 1 < retries.max_tries:
             return "pending", max(asked_s, retries.wait_s(job.failures)), 1
-        case Disposition.RETRY_ONCE if job.retry_reason not in ("invalid_output", "truncated"):
+        case Disposition.RETRY_ONCE:  # unless the trial has had its repetition: `Settlement.once`
             return "pending", 0.0, 1
         case Disposition.THROTTLED if _throttled_s(job) <= retries.max_throttled_s:
             return "pending", max(asked_s, retries.wait_s(1)), 0

@@ -13,14 +13,34 @@ WITH due AS MATERIALIZED (
   FOR NO KEY UPDATE SKIP LOCKED)
 UPDATE trial SET lease_until = now() + make_interval(secs => %(lease_s)s)
 FROM due WHERE trial.id = due.id
-RETURNING trial.id AS trial, trial.run, trial.task, trial.strategy, trial.repeat, trial.try, trial.version;
+RETURNING trial.id AS trial, trial.run, trial.task, trial.strategy, trial.repeat, trial.try, trial.version,
+          trial.repetition;
 
 -- name: read_replies
-SELECT job.trial, job.round, job.sample, job.state, job.error, call.message, call.content
+-- What the calls of the last round were asked goes with them: a conversation is nowhere else.
+SELECT job.trial, job.round, job.sample, job.state, job.error, call.message, call.content, call.tool_calls,
+       call.latency_ms,
+       CASE WHEN job.round > 1 AND job.round = max(job.round) OVER (PARTITION BY job.trial)
+            THEN job.request -> 'messages' END AS messages
 FROM unnest(%(trials)s::bigint[], %(tries)s::int[]) AS item (trial, try)
 JOIN job ON job.trial = item.trial AND job.try = item.try
 LEFT JOIN call ON call.job = job.id AND call.attempt = coalesce(job.answer_attempt, job.attempt)
 ORDER BY job.trial, job.round, job.sample;
+
+-- name: read_trial_files
+SELECT trial_file.trial, trial_file.name, trial_file.content
+FROM unnest(%(trials)s::bigint[], %(tries)s::int[]) AS item (trial, try)
+JOIN trial_file ON trial_file.trial = item.trial AND trial_file.try = item.try
+ORDER BY trial_file.trial, trial_file.name;
+
+-- name: add_files
+-- What a step has written, for the version that was seen: before the step itself moves the version on.
+INSERT INTO trial_file (trial, try, name, content)
+SELECT trial.id, trial.try, item.name, item.content
+FROM unnest(%(trials)s::bigint[], %(versions)s::int[], %(names)s::text[], %(contents)s::bytea[])
+  AS item (trial, version, name, content)
+JOIN trial ON trial.id = item.trial AND trial.version = item.version AND trial.state IN ('pending', 'running')
+ON CONFLICT (trial, try, name) DO UPDATE SET content = EXCLUDED.content;
 
 -- name: add_rounds
 -- The next round's jobs. Nothing happens to a trial that has moved on since it was read.
@@ -51,7 +71,9 @@ WITH item AS MATERIALIZED (
 finished AS (
   UPDATE trial
   SET state = item.state, reason = item.reason, answer = item.answer, detail = item.detail,
-      confirmed_success = item.confirmed_success, checks = item.checks, finished_at = now(),
+      confirmed_success = item.confirmed_success, finished_at = now(),
+      -- What the checks saw in earlier tries stays.
+      checks = CASE WHEN trial.checks IS NULL THEN item.checks ELSE trial.checks || coalesce(item.checks, '[]') END,
       due = false, lease_until = NULL, version = trial.version + 1
   FROM item
   WHERE trial.id = item.trial AND trial.version = item.version AND trial.state IN ('pending', 'running')
@@ -60,3 +82,20 @@ open AS MATERIALIZED (
   SELECT job.id FROM job JOIN finished ON finished.id = job.trial
   WHERE job.state IN ('pending', 'queued') ORDER BY job.id FOR NO KEY UPDATE OF job)
 UPDATE job SET state = 'cancelled' FROM open WHERE job.id = open.id;
+
+-- name: rerun_trials
+-- A trial whose answer failed its checks begins anew, in its next try; `add_openings` gives it its jobs.
+UPDATE trial
+SET try = trial.try + 1, repetition = 'failed_check', checks = coalesce(trial.checks, '[]') || item.checks,
+    due = false, lease_until = NULL, version = trial.version + 1
+FROM jsonb_to_recordset(%(items)s) AS item (trial bigint, version int, checks jsonb)
+WHERE trial.id = item.trial AND trial.version = item.version AND trial.state IN ('pending', 'running');
+
+-- name: add_openings
+-- The opening jobs of a later try: the same slots as in the try before. A try that has them keeps them.
+INSERT INTO job (run, trial, lane, try, round, sample, reserve_tokens, reserve_cost_usd)
+SELECT job.run, job.trial, job.lane, trial.try, job.round, job.sample, job.reserve_tokens, job.reserve_cost_usd
+FROM trial JOIN job ON job.trial = trial.id AND job.try = trial.try - 1 AND job.round = 1
+WHERE trial.id = ANY(%(trials)s)
+ORDER BY job.trial, job.sample
+ON CONFLICT DO NOTHING;

@@ -39,9 +39,17 @@ WITH ended AS MATERIALIZED (
   WHERE run = %(run)s AND state = %(state)s
     AND EXISTS (SELECT FROM run WHERE run.id = trial.run AND run.state <> 'cancelled')
   ORDER BY id FOR NO KEY UPDATE)
-UPDATE trial SET state = 'running', reason = NULL, finished_at = NULL, version = version + 1
+UPDATE trial SET state = 'running', reason = NULL, answer = NULL, detail = NULL, confirmed_success = NULL,
+                 finished_at = NULL, version = version + 1
 FROM ended WHERE trial.id = ended.id
 RETURNING trial.id;
+
+-- name: renew_trials
+-- Where no job of a trial has failed, doing the same jobs again is a new try: its answer was not good enough, or it
+-- came to none.
+UPDATE trial SET try = try + 1, repetition = 'by_hand'
+WHERE id = ANY(%(trials)s) AND NOT EXISTS (
+  SELECT FROM job WHERE job.trial = trial.id AND job.try = trial.try AND job.state IN ('failed', 'cancelled'));
 
 -- name: retry_jobs
 WITH ended AS MATERIALIZED (

@@ -65,7 +65,7 @@ WITH started AS (
                     key_fingerprint)
   SELECT job.id, item.attempt, job.run, item.model,
          CASE WHEN job.attempt > 0 THEN 'retry' WHEN job.try > 1 THEN 'rerun' ELSE 'first' END,
-         CASE WHEN job.attempt > 0 THEN job.retry_reason WHEN job.try > 1 THEN 'failed_check' END,
+         CASE WHEN job.attempt > 0 THEN job.retry_reason WHEN job.try > 1 THEN trial.repetition END,
          job.reserve_tokens, job.reserve_cost_usd, %(worker)s, item.key_fingerprint
   FROM unnest(%(jobs)s::bigint[], %(dispatch_nos)s::int[], %(attempts)s::int[], %(models)s::text[],
               %(key_fingerprints)s::text[]) AS item (job, dispatch_no, attempt, model, key_fingerprint)
@@ -92,10 +92,11 @@ WHERE call.worker = %(worker)s AND call.status = 'started';
 -- its sums. A late answer is taken from `pending` and `queued` too; in any other state only the call row changes.
 WITH item AS MATERIALIZED (
   SELECT * FROM jsonb_to_recordset(%(items)s) AS item (
-    job bigint, attempt int, dispatch_no int, status text, error text, message text, content text, usage jsonb,
+    job bigint, attempt int, dispatch_no int, status text, error text, message text, content text, tool_calls jsonb, usage jsonb,
     input_tokens int, output_tokens int, total_tokens int, cached_input_tokens int, reasoning_tokens int,
     cost_usd float8, http_status int, response_id text, finish_reason text, latency_ms int, first_byte_ms int,
-    next_state text, delay_s float8, failures int, throttled boolean, retry_reason text)),
+    next_state text, delay_s float8, failures int, throttled boolean, retry_reason text,
+    once boolean)),
 before AS MATERIALIZED (
   SELECT call.job, call.attempt, call.run, call.status
   FROM item JOIN call ON call.job = item.job AND call.attempt = item.attempt
@@ -104,7 +105,8 @@ before AS MATERIALIZED (
   FOR NO KEY UPDATE OF call),
 settled AS (
   UPDATE call
-  SET status = item.status, error = item.error, message = item.message, content = item.content, usage = item.usage,
+  SET status = item.status, error = item.error, message = item.message, content = item.content,
+      tool_calls = item.tool_calls, usage = item.usage,
       input_tokens = item.input_tokens, output_tokens = item.output_tokens, total_tokens = item.total_tokens,
       cached_input_tokens = item.cached_input_tokens, reasoning_tokens = item.reasoning_tokens,
       cost_usd = item.cost_usd, http_status = item.http_status, response_id = item.response_id,
@@ -115,11 +117,23 @@ settled AS (
     AND before.job = call.job AND before.attempt = call.attempt
   RETURNING call.run, call.job, call.attempt, call.status, call.http_status, call.input_tokens, call.output_tokens,
             call.total_tokens, call.cost_usd, call.reserve_tokens, call.reserve_cost_usd, before.status AS was),
+granted AS MATERIALIZED (
+  -- `once`: the trial's one repetition, which the first of its calls gets that asks for it.
+  SELECT DISTINCT ON (job.trial) job.id, job.trial, item.error
+  FROM item
+  JOIN settled ON settled.job = item.job AND settled.attempt = item.attempt
+  JOIN job ON job.id = item.job AND job.dispatch_no = item.dispatch_no AND job.attempt = item.attempt
+  JOIN trial ON trial.id = job.trial AND trial.repetition IS NULL AND trial.state IN ('pending', 'running')
+  WHERE item.once AND job.state = 'running'
+  ORDER BY job.trial, job.id),
+used_up AS (UPDATE trial SET repetition = granted.error FROM granted WHERE trial.id = granted.trial),
 moved AS (
   UPDATE job
   SET state = CASE WHEN item.next_state = 'pending' AND (run.state = 'cancelled' OR EXISTS (
                           SELECT FROM trial WHERE trial.id = job.trial AND trial.state NOT IN ('pending', 'running')))
-                   THEN 'cancelled' ELSE item.next_state END,
+                   THEN 'cancelled'
+                   WHEN item.once AND NOT EXISTS (SELECT FROM granted WHERE granted.id = job.id) THEN 'failed'
+                   ELSE item.next_state END,
       answer_attempt = CASE item.next_state WHEN 'ok' THEN item.attempt END,
       failures = job.failures + item.failures,
       throttled_since = CASE WHEN item.throttled THEN coalesce(job.throttled_since, now()) END,

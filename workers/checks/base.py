@@ -32,6 +32,10 @@ class CheckContext:
 
     files: Mapping[str, bytes] = field(default_factory=dict)
     """Name -> content of the task's own files."""
+    written: Mapping[str, bytes] = field(default_factory=dict)
+    """Name -> content of what the trial has written in its folder."""
+    allow_commands: bool = False
+    """Whether the experiment allows checks that run the user's own programs."""
 
 
 class Check(BaseModel, ABC):

@@ -83,7 +83,7 @@ class Gateway:
             _go_on()
             answer = _lost(classify.CANCELLED, "the call was stopped from outside", attempt)
         if isinstance(answer, bytes):
-            answer = read_body(answer, json_object=request.json_object)
+            answer = read_body(answer, json_object=request.json_object, json_keys=request.json_keys)
         first_byte_at = streamed.first_content_at if streamed else None
         return self._finish(answer, attempt, started=started, first_byte_at=first_byte_at)
 

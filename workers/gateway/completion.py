@@ -12,6 +12,7 @@ from workers.gateway.classify import Verdict
 from workers.gateway.outcome import Disposition, Outcome
 
 _LARGEST_RAW_USAGE = 16_384
+_LARGEST_TOOL_CALLS = 1_000_000
 _ID = re.compile(rb'"id": ?"([^"\\]{1,200})"')
 _CUT_SHORT = frozenset({"length", "max_tokens"})
 
@@ -23,7 +24,7 @@ class _Choice:
     finish_reason: str | None
 
 
-def read_body(content: bytes, *, json_object: bool) -> Outcome:
+def read_body(content: bytes, *, json_object: bool, json_keys: Sequence[str] = ()) -> Outcome:
     """The outcome of a body that came with status 200."""
     try:
         body = parse_json(content)
@@ -33,16 +34,16 @@ def read_body(content: bytes, *, json_object: bool) -> Outcome:
         return _not_json(content)
     if not isinstance(body, Mapping):
         return _bad(f"HTTP 200 with {describe(content)} instead of a completion")
-    return read_completion(body, json_object=json_object)
+    return read_completion(body, json_object=json_object, json_keys=json_keys)
 
 
-def read_completion(body: Mapping[str, Any], *, json_object: bool) -> Outcome:
+def read_completion(body: Mapping[str, Any], *, json_object: bool, json_keys: Sequence[str] = ()) -> Outcome:
     """The outcome of a completion object, whether it came at once or as a stream."""
     choice = _first_choice(body.get("choices"))
     if choice is None or body.get("error"):
         return _no_choice(body)
     usage = usage_from_raw(body.get("usage"))
-    found = _flaw(choice, usage, json_object=json_object)
+    found = _flaw(choice, usage) or (_no_object(choice, json_keys) if json_object else None)
     verdict, detail = found or (None, None)
     return Outcome(
         status="error" if verdict else "ok",
@@ -58,7 +59,7 @@ def read_completion(body: Mapping[str, Any], *, json_object: bool) -> Outcome:
     )
 
 
-def _flaw(choice: _Choice, usage: Usage, *, json_object: bool) -> tuple[Verdict, str] | None:
+def _flaw(choice: _Choice, usage: Usage) -> tuple[Verdict, str] | None:
     """What keeps a choice from being used, if anything."""
     cut_short = choice.finish_reason in _CUT_SHORT
     if not choice.text.strip() and not choice.tool_calls:
@@ -69,20 +70,24 @@ def _flaw(choice: _Choice, usage: Usage, *, json_object: bool) -> tuple[Verdict,
         return classify.BAD_RESPONSE, "HTTP 200 with an empty answer"
     if cut_short:
         return classify.TRUNCATED, f"the output was cut at max_tokens, {_tokens(usage)}"
-    if json_object and not choice.tool_calls and not _is_object(choice.text):
-        return classify.INVALID_OUTPUT, "the output is not the JSON object that was asked for"
     return None
+
+
+def _no_object(choice: _Choice, keys: Sequence[str]) -> tuple[Verdict, str] | None:
+    """What is wrong with a choice that should be a JSON object, if anything."""
+    try:
+        found = parse_json(choice.text)
+    except ValueError:
+        found = None
+    if choice.tool_calls or (isinstance(found, dict) and found.keys() >= set(keys)):
+        return None
+    missing = ", ".join(key for key in keys if not isinstance(found, dict) or key not in found)
+    with_keys = f" with {missing}" if missing else ""
+    return classify.INVALID_OUTPUT, f"the output is not the JSON object{with_keys} that was asked for"
 
 
 def _tokens(usage: Usage) -> str:
     return "an unknown number of tokens" if usage.output_tokens is None else f"{usage.output_tokens} tokens"
-
-
-def _is_object(text: str) -> bool:
-    try:
-        return isinstance(parse_json(text), dict)
-    except ValueError:
-        return False
 
 
 def _first_choice(choices: object) -> _Choice | None:
@@ -109,7 +114,7 @@ def text_of(content: object) -> str:
 
 def _tool_calls(value: object) -> Sequence[Mapping[str, Any]] | None:
     calls = [call for call in value if isinstance(call, Mapping)] if isinstance(value, list) else []
-    return calls or None
+    return calls if calls and storable(calls, at_most=_LARGEST_TOOL_CALLS) else None
 
 
 def _raw_usage(body: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -37,6 +37,8 @@ class Request:
     temperature: float | None = None
     json_object: bool = False
     """Asks for a JSON object; output that is none is `invalid_output`."""
+    json_keys: Sequence[str] = ()
+    """Keys that the object must have."""
     seed: int | None = None
     request_id: str
     """Sent as `X-Client-Request-Id`, for example `123:1` (job and attempt)."""
@@ -75,4 +77,4 @@ class Outcome:
     retry_after_s: float | None = None
     """How long the gateway asked to wait, of any length up to a year."""
     tool_calls: Sequence[Mapping[str, Any]] | None = None
-    """The message's tool calls as they came."""
+    """The message's tool calls as they came, if they are objects that JSON can hold and not absurdly big."""

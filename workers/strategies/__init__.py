@@ -5,13 +5,16 @@ from types import MappingProxyType
 from typing import Any
 
 from workers.kinds import build
+from workers.strategies.agent import Agent
 from workers.strategies.base import (
     Answer,
+    Ended,
     ModelCall,
     Reply,
     Strategy,
     StrategyInvalid,
     TaskView,
+    ToolStep,
 )
 from workers.strategies.best_of_n import BestOfN
 from workers.strategies.chain_of_thought import ChainOfThought
@@ -24,20 +27,24 @@ from workers.strategies.verifier_rerank import VerifierRerank
 __all__ = [
     "KINDS",
     "Answer",
+    "Ended",
     "ModelCall",
     "Reply",
     "Strategy",
     "StrategyInvalid",
     "TaskView",
+    "ToolStep",
     "strategy",
 ]
 
 KINDS: Mapping[str, type[Strategy]] = MappingProxyType(
     {
         model.kind: model
-        for model in (Single, ChainOfThought, SelfConsistency, Debate, VerifierRerank, BestOfN, SelfRefine)
+        for model in (
+            Single, ChainOfThought, SelfConsistency, Debate, VerifierRerank, BestOfN, SelfRefine, Agent,
+        )
     }
-)
+)  # fmt: skip
 
 
 def strategy(kind: str, params: Mapping[str, Any]) -> Strategy:

@@ -1,7 +1,7 @@
-"""What a strategy is: pure data in, model calls or an answer out.
+"""What a strategy is: pure data in; model calls, tool calls or an answer out.
 
 A strategy never touches the queue, the database or the network, and it never sees a task's checks or
-reference: it is given a `TaskView`, which has neither.
+reference: it is given a `TaskView`, which has neither. Tools are run for it.
 """
 
 from abc import ABC, abstractmethod
@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from workers.kinds import KindInvalid
+from workers.tools import ToolCall, ToolResult
 
 
 class StrategyInvalid(KindInvalid):
@@ -46,6 +47,10 @@ class ModelCall:
     temperature: float | None = None
     response_format: Literal["text", "json"] = "text"
     """`json` also makes output that is no JSON object an `invalid_output`, which is retried once."""
+    json_keys: Sequence[str] = ()
+    """Keys that the JSON object must have."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Further fields of the request, e.g. `tools`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +60,30 @@ class Reply:
     round: int
     sample: int
     content: str
+    tool_calls: Sequence[Mapping[str, Any]] = ()
+    """As the gateway gave them: `id`, `type`, `function` with `name` and `arguments`."""
+    latency_ms: int | None = None
+    messages: Sequence[Mapping[str, Any]] = ()
+    """What the call was asked; only of the last round, and empty in round 1, which `opening` makes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolStep:
+    """Tools to run on the trial's own files, before `after_tools` says what follows."""
+
+    calls: Sequence[ToolCall]
+    allowed: Sequence[str]
+    """Names of the tools that may be used."""
+    most_chars: int
+    """Of each result; what is longer is cut, and said to be."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """A limit of the strategy's own was reached: the trial fails, and is not run again."""
+
+    reason: Literal["steps", "wall_time"]
+    message: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +107,9 @@ class Strategy(BaseModel, ABC):
     system: str = ""
     """System prompt; empty sends none."""
 
+    calls_formula: ClassVar[str]
+    """Number of calls of a trial, in words, from its parameters."""
+
     @property
     def models(self) -> frozenset[str]:
         """Every model that one of its roles calls."""
@@ -98,8 +130,16 @@ class Strategy(BaseModel, ABC):
         """The calls of round 1, `opening_samples` of them, samples 1, 2, …"""
 
     @abstractmethod
-    def proceed(self, task: TaskView, replies: Sequence[Reply]) -> Sequence[ModelCall] | Answer:
-        """The next round's calls, or the answer, once every call so far has come back.
+    def proceed(
+        self, task: TaskView, replies: Sequence[Reply]
+    ) -> Sequence[ModelCall] | ToolStep | Answer | Ended:
+        """The next round's calls, tools to run before them, or the end, once every call so far has come back.
 
         `replies` holds all rounds, ordered by round and sample. The same replies give the same result.
         """
+
+    def after_tools(
+        self, task: TaskView, replies: Sequence[Reply], results: Sequence[ToolResult]
+    ) -> Sequence[ModelCall]:
+        """The next round's calls, once the tools of a `ToolStep` have been run; of the kinds that ask for some."""
+        raise NotImplementedError(f"{self.kind} asks for no tools")

@@ -27,6 +27,7 @@ class BestOfN(Prompted):
     """n candidates, each checked by the same model; the most frequent of those it holds to be right."""
 
     kind: ClassVar[str] = "best_of_n"
+    calls_formula: ClassVar[str] = "2n"
 
     n: int = Field(default=3, ge=2, le=1000)
     """Number of candidates."""

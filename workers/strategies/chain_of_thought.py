@@ -20,6 +20,7 @@ class ChainOfThought(Prompted):
     """One call that is asked to reason first; the answer is what follows its last `Answer:` line."""
 
     kind: ClassVar[str] = "chain_of_thought"
+    calls_formula: ClassVar[str] = "1"
 
     prompt: TaskPrompt = PROMPT
 

@@ -42,6 +42,7 @@ class Debate(Prompted):
     """Debaters answer in rounds, each seeing the others' last round; then a vote, or an aggregator on a tie."""
 
     kind: ClassVar[str] = "debate"
+    calls_formula: ClassVar[str] = "debaters × rounds, + 1 when the first place of the vote is shared"
 
     debaters: int = Field(default=2, ge=2, le=100)
     rounds: int = Field(default=2, ge=1, le=20)

@@ -16,6 +16,7 @@ class SelfConsistency(Prompted):
     """k independent samples; the answer that most of them give, ties by first seen."""
 
     kind: ClassVar[str] = "self_consistency"
+    calls_formula: ClassVar[str] = "k"
 
     k: int = Field(ge=1, le=1000)
     """Number of samples."""

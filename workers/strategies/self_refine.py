@@ -44,6 +44,7 @@ class SelfRefine(Prompted):
     """A draft, then critique and revision in turn; it ends early when the critic asks for no change."""
 
     kind: ClassVar[str] = "self_refine"
+    calls_formula: ClassVar[str] = "2 to 1 + 2 × revisions"
 
     revisions: int = Field(default=2, ge=1, le=20)
     """How many revisions there may be."""

@@ -13,6 +13,7 @@ class Single(Prompted):
     """One call; its whole text is the answer."""
 
     kind: ClassVar[str] = "single"
+    calls_formula: ClassVar[str] = "1"
 
     prompt: TaskPrompt = PROMPT
 

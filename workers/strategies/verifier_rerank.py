@@ -48,6 +48,7 @@ class VerifierRerank(Prompted):
     """n candidates; a verifier scores each of them, or picks one from the list."""
 
     kind: ClassVar[str] = "verifier_rerank"
+    calls_formula: ClassVar[str] = '2n; with mode = "pick" n + 1'
 
     n: int = Field(default=3, ge=2, le=1000)
     """Number of candidates."""

@@ -208,6 +208,12 @@ def upgrade() -> None:
         sa.Column("state", sa.Text(), server_default="pending", nullable=False),
         sa.Column("reason", sa.Text(), nullable=True, comment="why it failed or waits for a person"),
         sa.Column("try", sa.SmallInteger(), server_default="1", nullable=False),
+        sa.Column(
+            "repetition",
+            sa.Text(),
+            nullable=True,
+            comment="what its one automatic repetition was used for; also: by_hand",
+        ),
         sa.Column("version", sa.Integer(), server_default="0", nullable=False),
         sa.Column(
             "due", sa.Boolean(), server_default="false", nullable=False, comment="its next step can be taken"
@@ -247,6 +253,16 @@ def upgrade() -> None:
         postgresql_where=sa.text("state IN ('pending', 'running')"),
     )
     op.create_index("trial_run_idx", "trial", ["run"], unique=False)
+    op.create_table(
+        "trial_file",
+        sa.Column("trial", sa.BigInteger(), nullable=False),
+        sa.Column("try", sa.SmallInteger(), autoincrement=False, nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("content", sa.LargeBinary(), nullable=False),
+        sa.ForeignKeyConstraint(["trial"], ["trial.id"], name=op.f("trial_file_trial_fkey")),
+        sa.PrimaryKeyConstraint("trial", "try", "name", name=op.f("trial_file_pkey")),
+        comment="what an agent wrote in its folder",
+    )
     op.create_table(
         "job",
         sa.Column("id", sa.BigInteger(), sa.Identity(always=True), nullable=False),
@@ -374,6 +390,12 @@ def upgrade() -> None:
             nullable=True,
             comment="escaped where Postgres takes no such character: db.text",
         ),
+        sa.Column(
+            "tool_calls",
+            postgresql.JSONB(astext_type=sa.Text()),
+            nullable=True,
+            comment="as the model wrote them",
+        ),
         sa.Column("http_status", sa.SmallInteger(), nullable=True),
         sa.Column("response_id", sa.Text(), nullable=True),
         sa.Column("finish_reason", sa.Text(), nullable=True),
@@ -421,6 +443,7 @@ def downgrade() -> None:
         "trial_open_idx", table_name="trial", postgresql_where=sa.text("state IN ('pending', 'running')")
     )
     op.drop_index("trial_due_idx", table_name="trial", postgresql_where=sa.text("due"))
+    op.drop_table("trial_file")
     op.drop_table("trial")
     op.drop_index("judging_run_idx", table_name="judging")
     op.drop_table("judging")

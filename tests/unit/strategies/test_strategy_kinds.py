@@ -102,7 +102,7 @@ def test_the_same_replies_give_the_same_answer() -> None:
             {},
             "unknown strategy kind 'self_consistancy', did you mean 'self_consistency'?",
         ),
-        ("agentic", {}, f"unknown strategy kind 'agentic'; kinds: {', '.join(KINDS)}"),
+        ("oracle", {}, f"unknown strategy kind 'oracle'; kinds: {', '.join(KINDS)}"),
         ("single", {"temprature": 0.2}, "unknown parameter 'temprature', did you mean 'temperature'?"),
         ("single", {"temperature": 3}, "temperature = 3: Input should be less than or equal to 2"),
         ("self_consistency", {}, "parameter 'k' is missing"),
