@@ -5,7 +5,7 @@ of one pair on one task (repeats, several judges) fall into one *cell*. Everythi
 needs only the cells, so a million comparisons become at most tasks × pairs rows.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -51,7 +51,7 @@ class Cells:
     @cached_property
     def n_decisive_tasks(self) -> int:
         """Tasks with at least one comparison that is no tie."""
-        return int(np.count_nonzero(np.bincount(self.task[self.win + self.loss > 0])))
+        return int(np.count_nonzero(np.bincount(self.task, self.win + self.loss)))
 
     @property
     def tie_share(self) -> float | None:
@@ -106,12 +106,12 @@ def cells_from_comparisons(
         FrameError: a name that is not among `strategies`, a strategy compared with itself, a bad weight.
     """
     table = _comparison_columns(comparisons)
-    if strategies is None:
-        strategies = sorted(set(table["winner"].unique()) | set(table["loser"].unique()))
-    weights = dict.fromkeys(table["task_id"].unique(), 1.0) | dict(task_weights or {})
-    tasks = sorted(weights)
-    task, winner, loser = _codes(table["task_id"], tasks), *(_codes(table[s], strategies) for s in _SIDES)
-    size = len(strategies)
+    both = pl.concat([table["winner"], table["loser"].alias("winner")])
+    names, side = _codes(both, strategies, what="strategy")
+    tasks, task = _codes(table["task_id"], None, what="task", more=task_weights or {})
+    winner, loser = side[: table.height], side[table.height :]
+    _refuse_self(winner, loser, task, names, tasks)
+    size = len(names)
     place = (task * size + np.minimum(winner, loser)) * size + np.maximum(winner, loser)
     key, row = _distinct(place, len(tasks) * size * size)
     weight, tie = table["weight"].to_numpy(), table["tie"].to_numpy()
@@ -123,8 +123,8 @@ def cells_from_comparisons(
     total, win, tied = summed(weight), summed(weight * first_won), summed(weight * tie)
     return Cells(
         tasks=tuple(tasks),
-        strategies=tuple(strategies),
-        task_weight=np.array([weights[name] for name in tasks], dtype=np.float64),
+        strategies=tuple(names),
+        task_weight=np.array([(task_weights or {}).get(name, 1.0) for name in tasks], dtype=np.float64),
         task=key // (size * size),
         first=key // size % size,
         second=key % size,
@@ -177,11 +177,6 @@ def _comparison_columns(comparisons: pl.DataFrame) -> pl.DataFrame:
         pl.col("weight").cast(pl.Float64).fill_null(1.0),
         pl.col("items").cast(pl.Float64).fill_null(2.0),
     )
-    alone = table.filter(pl.col("winner") == pl.col("loser"))
-    if alone.height:
-        raise FrameError(
-            f"comparisons: {alone['winner'][0]!r} is compared with itself on task {alone['task_id'][0]!r}."
-        )
     if table.filter(~((pl.col("weight") > 0) & pl.col("weight").is_finite())).height:
         raise FrameError("comparisons: every weight must be a number above 0.")
     if table.filter(pl.col("items") < 2).height:
@@ -208,18 +203,28 @@ def _cells(
     )
 
 
-_SIDES = ("winner", "loser")
+def _codes(
+    column: pl.Series, known: Sequence[str] | None, *, what: str, more: Iterable[str] = ()
+) -> tuple[list[str], Ints]:
+    """The names, and each row's place among them: the known ones in their order, or all that occur, sorted."""
+    # Categories of their own make the codes small, in the order in which the names first occur.
+    code = column.cast(pl.Categorical(pl.Categories.random())).to_physical().to_numpy().astype(np.int64)
+    first = np.zeros(int(code.max(initial=-1)) + 1, dtype=np.int64)
+    first[code[::-1]] = np.arange(len(code))[::-1]
+    occurring = column.gather(first).to_list()
+    names = list(known) if known is not None else sorted({*occurring, *more})
+    place = {name: index for index, name in enumerate(names)}
+    unknown = sorted(set(occurring) - set(place))
+    if unknown:
+        raise FrameError(f"comparisons: unknown {what} {unknown[0]!r}; known are {', '.join(names)}.")
+    return names, np.array([place[name] for name in occurring], dtype=np.int64)[code]
 
 
-def _codes(names: pl.Series, known: Sequence[str]) -> Ints:
-    """Each name's place among the known ones."""
-    try:
-        return names.cast(pl.Enum(known)).to_physical().to_numpy().astype(np.int64)
-    except pl.exceptions.InvalidOperationError:
-        unknown = sorted(set(names.unique()) - set(known))
-        raise FrameError(
-            f"comparisons: unknown strategy {unknown[0]!r}; known are {', '.join(known)}."
-        ) from None
+def _refuse_self(winner: Ints, loser: Ints, task: Ints, names: Sequence[str], tasks: Sequence[str]) -> None:
+    alone = np.flatnonzero(winner == loser)
+    if len(alone):
+        name, where = names[winner[alone[0]]], tasks[task[alone[0]]]
+        raise FrameError(f"comparisons: {name!r} is compared with itself on task {where!r}.")
 
 
 def _distinct(place: Ints, space: int) -> tuple[Ints, Ints]:

@@ -119,7 +119,8 @@ def rank(cells: Cells, options: Options) -> Ranking:
         raise OptionError(
             f"anchor {options.anchor!r} has no comparisons; known are {', '.join(cells.strategies)}."
         )
-    fitted, wins = fit_cells(weighed, options), win_matrix(weighed)
+    wins = win_matrix(weighed)
+    fitted = fit_cells(weighed, options) if options.weighting.ties == "davidson" else fit(wins, options.l2)
     above, below = health.open_sides(wins)
     ranking = Ranking(
         options=options,

@@ -79,6 +79,8 @@ def _per_task(cells: Cells, factor: Floats) -> Cells:
 
 def _take(cells: Cells, win: Floats, loss: Floats, tie: Floats) -> Cells:
     keep = win + loss + tie > 0
+    if keep.all():
+        return replace(cells, win=win, loss=loss, tie=tie)
     return replace(
         cells,
         task=cells.task[keep],

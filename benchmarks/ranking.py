@@ -130,7 +130,8 @@ def report_hierarchical(tasks: int) -> None:
     fitted = fit_hierarchical(evidence)
     seconds = time.perf_counter() - start
     print(
-        f"\nHierarchical, {STRATEGIES} strategies × {tasks:,} tasks, 2 verdicts per pair: {seconds:.1f} s, σ {fitted.sigma:.3f}"
+        f"\nHierarchical, {STRATEGIES} strategies × {tasks:,} tasks, 2 verdicts per pair: {seconds:.1f} s, "
+        f"σ {fitted.sigma:.3f}"
     )
 
 
