@@ -152,6 +152,28 @@ def test_asked_for_a_json_object(content: str, error: str | None) -> None:
     assert (outcome.error, outcome.content, outcome.usage) == (error, content, USAGE)
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"plan": "", "result": 1, "more": 2}', None),
+        ('{"plan": ""}', "the output is not the JSON object with result that was asked for"),
+        ("[]", "the output is not the JSON object with plan, result that was asked for"),
+    ],
+)
+def test_asked_for_keys_of_a_json_object(content: str, message: str | None) -> None:
+    sent = json.dumps(body(content)).encode()
+    outcome = read_body(sent, json_object=True, json_keys=["plan", "result"])
+    assert (outcome.message, outcome.error) == (message, message and "invalid_output")
+
+
+@pytest.mark.parametrize("arguments", ["x" * 1_000_000, float("inf")], ids=["huge", "infinite"])
+def test_tool_calls_that_json_cannot_hold_are_none(arguments: Any) -> None:
+    calls = [{"id": "c1", "function": {"name": "ls", "arguments": arguments}}]
+    sent = body(choices=[{"message": {"content": "text", "tool_calls": calls}, "finish_reason": "stop"}])
+    outcome = read_body(json.dumps(sent).replace("Infinity", "1e999").encode(), json_object=False)
+    assert (outcome.status, outcome.tool_calls) == ("ok", None)
+
+
 def test_tool_calls_are_an_answer_without_text() -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "ls", "arguments": "{}"}}
     message = {"content": None, "tool_calls": [call, None]}
