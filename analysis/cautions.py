@@ -4,6 +4,7 @@ import numpy as np
 import polars as pl
 
 from analysis.ranking import Ranking
+from analysis.scaling import order_depends_on_zero
 from analysis.study import Study
 
 FEW_TASKS = 20
@@ -16,6 +17,11 @@ def warnings(study: Study) -> tuple[str, ...]:
     found = [] if study.refusal is None else [f"No Elo: {study.refusal}"]
     if study.ranking is not None:
         found += _ranking_warnings(study.ranking)
+    if study.points is not None and order_depends_on_zero(study.points):
+        found.append(
+            "The order by elo_per_1k depends on which strategy stands at Elo 1000; gain_per_1k and "
+            "marginal_elo_per_1k do not."
+        )
     if study.hierarchical_refusal is not None:
         found.append(study.hierarchical_refusal)
     return tuple(found + _usage_warnings(study))

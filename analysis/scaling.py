@@ -154,6 +154,16 @@ def step(points: Points, source: int, target: int) -> Step:
     )
 
 
+def order_depends_on_zero(points: Points) -> bool:
+    """Whether the order by Elo per 1,000 tokens changes when another strategy is put at Elo 1000."""
+    known = [index for index in points.by_tokens if points.tokens[index] > 0]
+    elo, tokens = points.elo[known], points.tokens[known]
+    orders = {
+        tuple(np.argsort(-(elo - zero) / tokens, kind="stable").tolist()) for zero in (0.0, *(elo - 1000))
+    }
+    return len(orders) > 1
+
+
 def recommended(points: Points, options: Options) -> int | None:
     """The strategy to use: starting from the cheapest, the last one to which a step still passes the
     threshold.

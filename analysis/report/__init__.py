@@ -64,7 +64,7 @@ def write_report(
 def write_study(out: Path, found: Study, *, simulated: bool = False) -> ReportSummary:
     """Write the files of an analysis that is done."""
     rows, notes, warnings = scaling_rows(found), cautions.notes(found), cautions.warnings(found)
-    markdown = scaling_markdown(rows, notes=notes, warnings=warnings, simulated=simulated)
+    markdown = scaling_markdown(found, notes=notes, warnings=warnings, simulated=simulated)
     files = (
         *(write_csv(out / f"{name}.csv", table) for name, table in found.tables.items()),
         write_chunks(out / "diagnostics.json", [_diagnostics(found, warnings)]),

@@ -4,6 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import polars as pl
+
 from analysis.safetext import markdown_cell
 from analysis.study import Study
 
@@ -89,15 +91,17 @@ def scaling_rows(study: Study) -> tuple[ScalingRow, ...]:
 
 
 def scaling_markdown(
-    rows: Sequence[ScalingRow], *, notes: Sequence[str], warnings: Sequence[str], simulated: bool
+    study: Study, *, notes: Sequence[str], warnings: Sequence[str], simulated: bool = False
 ) -> str:
-    """The table as Markdown, with how it was made and what to be careful about."""
+    """The table as Markdown, with how it was made, what to be careful about, and the cost at a glance."""
     lines = ["# Scaling table", ""]
     if simulated:
         lines += [f"> **{SIMULATED}**", ""]
     lines += ["| " + " | ".join(HEADERS) + " |", "|---" + "|---:" * (len(HEADERS) - 2) + "|---|"]
-    lines += ["| " + " | ".join(markdown_cell(text) for text in row.texts()) + " |" for row in rows]
-    lines += _section("Notes", notes) + _section("Warnings", warnings)
+    lines += [
+        "| " + " | ".join(markdown_cell(text) for text in row.texts()) + " |" for row in scaling_rows(study)
+    ]
+    lines += _section("Notes", notes) + _section("Warnings", warnings) + _cost(study.tables["cost_summary"])
     return "\n".join(lines) + "\n"
 
 
@@ -105,6 +109,31 @@ SIMULATED = (
     "Simulated answers: they come from a simulated gateway with made-up models, so these numbers say nothing "
     "about any real model."
 )
+
+
+def _cost(summary: pl.DataFrame) -> list[str]:
+    """This run against the reference cost."""
+    if summary.height == 0:
+        return []
+    run = summary.row(-1, named=True)
+    reference = f"{run['reference_cost_usd']:g} USD"
+    rows = [
+        ("Tasks × strategies", f"{run['tasks']:,}", ""),
+        ("Confirmed successes", f"{run['confirmed_successes']:,} of {run['trials']:,} trials", ""),
+        ("Median tokens", _number(run["median_tokens"], ",.1f"), ""),
+        ("Median cost", _number(run["median_cost_usd"], ".6g") + " USD", reference),
+        ("Tasks above the reference", _number(run["tasks_above_reference"], ",d"), ""),
+    ]
+    return [
+        "",
+        "## Cost against the reference",
+        "",
+        "| | This run | Reference |",
+        "|---|---:|---:|",
+        *(f"| {' | '.join(row)} |" for row in rows),
+        "",
+        "The reference comes from another task set; it is something to compare with, no target.",
+    ]
 
 
 def _section(title: str, sentences: Sequence[str]) -> list[str]:
