@@ -80,7 +80,7 @@ def _spoil_body(completion: Mapping[str, Any], kind: str | None) -> dict[str, An
             body["choices"] = []
         case "empty_content":
             choice = completion["choices"][0]
-            message = {**choice["message"], "content": ""}
+            message = {"role": "assistant", "content": "", "refusal": None}
             body["choices"] = [{**choice, "message": message, "finish_reason": "length"}]
             details = {"reasoning_tokens": body["usage"]["completion_tokens"]}
             body["usage"] = {**body["usage"], "completion_tokens_details": details}

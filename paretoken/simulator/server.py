@@ -127,6 +127,7 @@ class Simulator:
             created=int(time.time()),
             model=asked.model,
             content=content,
+            tool_calls=answered.tool_calls if finish_reason == "tool_calls" else (),
             finish_reason=finish_reason,
             usage=spent.usage(),
         )

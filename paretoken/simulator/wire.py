@@ -1,7 +1,7 @@
 """The OpenAI wire format: what is read from a request, and the shapes of what goes back."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,6 +64,7 @@ class ChatRequest(BaseModel):
     stream_options: _StreamOptions | None = None
     seed: int | None = None
     response_format: dict[str, Any] | None = None
+    tools: list[dict[str, Any]] | None = None
 
     @property
     def text(self) -> str:
@@ -106,9 +107,12 @@ def completion(
     content: str,
     finish_reason: str,
     usage: Mapping[str, Any],
+    tool_calls: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """The body of an answered request."""
-    message = {"role": "assistant", "content": content, "refusal": None}
+    message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
+    if tool_calls:
+        message |= {"content": content or None, "tool_calls": list(tool_calls)}
     return {
         "id": response_id,
         "object": "chat.completion",
@@ -135,10 +139,15 @@ def stream_events(body: Mapping[str, Any], *, include_usage: bool) -> list[bytes
 
 
 def _choice_chunks(choice: Mapping[str, Any]) -> list[dict[str, Any]]:
-    content = choice["message"]["content"]
+    content = choice["message"]["content"] or ""
     size = max(1, -(-len(content) // STREAM_PIECES))
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
     deltas += [{"content": content[at : at + size]} for at in range(0, len(content), size)]
+    for index, call in enumerate(choice["message"].get("tool_calls", ())):
+        function = {"name": call["function"]["name"], "arguments": ""}
+        deltas.append({"tool_calls": [{**call, "index": index, "function": function}]})
+        arguments = {"arguments": call["function"]["arguments"]}
+        deltas.append({"tool_calls": [{"index": index, "function": arguments}]})
     return [
         *({"index": 0, "delta": delta, "finish_reason": None} for delta in deltas),
         {"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]},

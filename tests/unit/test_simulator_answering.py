@@ -30,19 +30,19 @@ def draw(prompt: str, number: int, model: str = "sim-medium", **fields: Any) -> 
 
 
 @pytest.mark.parametrize(
-    ("model", "difficulty", "steps", "expected"),
+    ("model", "difficulty", "effort", "expected"),
     [
         # P = 1 / (1 + exp(-6 (skill + effort - difficulty)))
-        ("sim-small", "easy", False, 0.8176),  # 6 (0.45 - 0.20) = 1.50
-        ("sim-medium", "medium", False, 0.6457),  # 6 (0.60 - 0.50) = 0.60
-        ("sim-medium", "medium", True, 0.8176),  # 6 (0.60 + 0.15 - 0.50) = 1.50
-        ("sim-large", "hard", False, 0.4256),  # 6 (0.75 - 0.80) = -0.30
-        ("sim-large", 0.75, False, 0.5),
+        ("sim-small", "easy", 0, 0.8176),  # 6 (0.45 - 0.20) = 1.50
+        ("sim-medium", "medium", 0, 0.6457),  # 6 (0.60 - 0.50) = 0.60
+        ("sim-medium", "medium", 0.15, 0.8176),  # 6 (0.60 + 0.15 - 0.50) = 1.50
+        ("sim-large", "hard", 0, 0.4256),  # 6 (0.75 - 0.80) = -0.30
+        ("sim-large", 0.75, 0, 0.5),
     ],
 )
-def test_chance(model: str, difficulty: Any, steps: bool, expected: float) -> None:
+def test_chance(model: str, difficulty: Any, effort: float, expected: float) -> None:
     task = SimulatedTask(id="t", goal="g", difficulty=difficulty, reference="r")
-    assert chance(MODELS[model], task, steps=steps) == pytest.approx(expected, abs=5e-5)
+    assert chance(MODELS[model], task, effort=effort) == pytest.approx(expected, abs=5e-5)
 
 
 @pytest.mark.parametrize(("prompt", "expected"), [("", 0.6457), ("Think step by step. ", 0.8176)])
