@@ -25,7 +25,7 @@ def test_a_run_stops_before_its_budget(
         more=f"[budget]\nrun_cost_usd = {budget_usd}\n",
     )
     crew.start(workers=4, concurrency=8)
-    seen = watch(connection, "test", alive=lambda: None)
+    seen = watch(connection, "test", alive=crew.require_alive)
     spent = sum(row["cost_usd"] or 0 for row in ledger(connection, planned))
     reserved = connection.execute("SELECT max(reserve_cost_usd) AS bound FROM job").fetchone()
     assert reserved is not None
@@ -39,13 +39,13 @@ def test_a_run_that_is_given_more_goes_on_and_repeats_nothing(
 ) -> None:
     start(connection, tmp_path, gateway, tasks=10, more="[budget]\nrun_tokens = 400\n")
     crew.start(workers=1, concurrency=8)
-    seen = watch(connection, "test", alive=lambda: None)
+    seen = watch(connection, "test", alive=crew.require_alive)
     assert seen.state == "paused"
     assert 0 < seen.calls < 10
     again = start(connection, tmp_path, gateway, tasks=10, more="[budget]\nrun_tokens = 300_000\n")
     assert again.continued
     resume_run(connection, run=again.run)
-    seen = watch(connection, "test", alive=lambda: None)
+    seen = watch(connection, "test", alive=crew.require_alive)
     assert (seen.state, dict(seen.trials)) == ("finished", {"ok": 10})
     assert [row["attempt"] for row in ledger(connection, again)] == [1] * 10
 
@@ -58,7 +58,7 @@ def test_a_trial_over_its_budget_ends_with_what_it_spent(
         connection, tmp_path, gateway, tasks=10, strategies=both, more="[budget]\ntrial_tokens = 1000\n"
     )
     crew.start(workers=2, concurrency=8)
-    seen = watch(connection, "test", alive=lambda: None)
+    seen = watch(connection, "test", alive=crew.require_alive)
     spent: dict[str, int] = {}
     for row in ledger(connection, planned):
         if row["strategy"] == "sc_k5":

@@ -44,7 +44,7 @@ def run(
     path.write_text(path.read_text().replace("sim-small", "gpt-4o-mini"))
     loaded = load(path, run_id=name)
     plan(connection, loaded, key_fingerprint=read_key(KEY).fingerprint, base_url=loaded.base_url)
-    return dict(watch(connection, name, alive=lambda: None).trials)
+    return dict(watch(connection, name, alive=crew.require_alive).trials)
 
 
 def test_faults_of_every_kind(connection: Connection, tmp_path: Path, key: str, crew: Crew) -> None:

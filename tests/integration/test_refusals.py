@@ -32,13 +32,13 @@ def test_a_refusal_that_dooms_all_costs_one_request_and_pauses_the_run(
         gateway.clear_record()
         gateway.set_faults([{"kind": kind}])
         planned = start(connection, tmp_path, gateway, tasks=20, run_id=kind)
-        seen = watch(connection, kind, alive=lambda: None)
+        seen = watch(connection, kind, alive=crew.require_alive)
         assert (seen.state, gateway.stats()["requests"]) == ("paused", 1), kind
         assert f"paretoken resume {kind}" in (seen.reason or "")
         assert dict(seen.errors) == {error: 1}
         gateway.set_faults([])
         resume_run(connection, run=planned.run)
-        seen = watch(connection, kind, alive=lambda: None)
+        seen = watch(connection, kind, alive=crew.require_alive)
         assert (seen.state, dict(seen.trials)) == ("finished", {"ok": 20}), kind
         # The refused call is the only one that was repeated.
         assert sorted(row["attempt"] for row in ledger(connection, planned)) == [1] * 20 + [2]
@@ -73,7 +73,7 @@ def test_one_overlong_prompt_fails_its_own_job_only(
     gateway.set_faults([{"kind": "context_length_exceeded", "contains": "Task 50:"}])
     planned = start(connection, tmp_path, gateway, tasks=100)
     crew.start(workers=1, concurrency=32)
-    seen = watch(connection, "test", alive=lambda: None)
+    seen = watch(connection, "test", alive=crew.require_alive)
     assert (seen.state, dict(seen.trials)) == ("finished", {"ok": 99, "failed": 1})
     failed = [row for row in ledger(connection, planned) if row["status"] == "error"]
     assert [(row["task_id"], row["error"], row["attempt"]) for row in failed] == [
@@ -107,7 +107,7 @@ def test_what_passes_is_tried_again_and_nothing_counts_as_zero(
     )
     planned = start(connection, tmp_path, gateway, tasks=len(PASSING) + 1)
     crew.start(workers=1, concurrency=8)
-    seen = watch(connection, "test", alive=lambda: None)
+    seen = watch(connection, "test", alive=crew.require_alive)
     rows = {(row["task_id"], row["attempt"]): row for row in ledger(connection, planned)}
     assert dict(seen.trials) == {"ok": len(PASSING) + 1}
     for number, (kind, status, error) in enumerate(PASSING, start=1):
@@ -135,7 +135,7 @@ def test_unknown_usage_is_empty_and_counted(
     )
     planned = start(connection, tmp_path, gateway, tasks=4)
     crew.start(workers=1, concurrency=4)
-    seen = watch(connection, "test", alive=lambda: None)
+    seen = watch(connection, "test", alive=crew.require_alive)
     rows = {row["task_id"]: row for row in ledger(connection, planned)}
     for task in ("t00001", "t00002"):
         assert (rows[task]["status"], rows[task]["used"]) == ("ok", True)

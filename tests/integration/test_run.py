@@ -30,7 +30,7 @@ def test_ledger_and_gateway_agree_call_by_call(
     planned = start(connection, tmp_path, gateway, tasks=12, strategies=STRATEGIES)
     assert (planned.trials, planned.jobs) == (24, 132)
     crew.start(workers=2, concurrency=16)
-    seen = watch(connection, "test", alive=lambda: None)
+    seen = watch(connection, "test", alive=crew.require_alive)
     rows = ledger(connection, planned)
     assert seen.state == "finished"
     assert seen.trials == {"ok": 24}
