@@ -1,4 +1,4 @@
-"""The experiment file: one TOML file that says what a run is. What it may hold stands in these models."""
+"""The experiment file: one TOML file that says what a run is. `scheduler.sections` says what it may hold."""
 
 import hashlib
 import json
@@ -9,131 +9,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import ValidationError
 
 from analysis.prices import Price
 from db.runs import RUN_ID_PATTERN
 from scheduler.errors import ExperimentInvalid
+from scheduler.sections import RUN_ID_RULE, Experiment, checked_url, complaint
 from scheduler.tasks import Task, load_tasks
 from workers.strategies import Strategy, StrategyInvalid, strategy
 
+BASE_URL = "TAOTOKEN_BASE_URL"
+
 ADJUSTABLE = ("limits", "budget", "retries", "analysis")
 ADJUSTABLE_GATEWAY = ("timeout_s", "stream", "api_key_env")
-NAME_PATTERN = r"^[^\x00-\x1f\x7f]{1,100}$"
-
-
-class Section(BaseModel):
-    """A table of the file; unknown keys are refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class GatewaySection(Section):
-    base_url: str | None = None
-    """Used exactly as given; the SDK adds `/chat/completions`. TAOTOKEN_BASE_URL overrides it."""
-    api_key_env: str = Field(default="TAOTOKEN_API_KEY", pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
-    """Name of the environment variable that holds the key. The key itself is never written anywhere."""
-    timeout_s: float = Field(default=120, gt=0, le=86_400)
-    """Deadline of one call."""
-    stream: bool = False
-    simulate: bool = False
-    """Answer from a simulated gateway that `paretoken run` starts itself; needs neither URL nor key."""
-
-    @field_validator("base_url")
-    @classmethod
-    def _http(cls, url: str | None) -> str | None:
-        if url is not None and not re.match(r"^https?://[^\s/]+", url):
-            raise ValueError("must start with http:// or https:// and name a host")
-        return url
-
-    @model_validator(mode="after")
-    def _one_source(self) -> "GatewaySection":
-        if self.simulate == (self.base_url is not None):
-            raise ValueError("needs either base_url or simulate = true")
-        return self
-
-
-class ModelSection(Section):
-    name: str = Field(min_length=1, max_length=200)
-    temperature: float | None = Field(default=None, ge=0, le=2)
-    max_tokens: int = Field(default=1200, ge=1, le=1_000_000)
-
-
-class PriceSection(Section):
-    """USD per 1,000,000 tokens."""
-
-    input_usd_per_1m: float = Field(ge=0, allow_inf_nan=False)
-    output_usd_per_1m: float = Field(ge=0, allow_inf_nan=False)
-    cached_input_usd_per_1m: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-
-
-class LimitsSection(Section):
-    """Shared by all workers on all machines, per gateway key and model."""
-
-    requests_per_minute: int | None = Field(default=None, ge=1)
-    tokens_per_minute: int | None = Field(default=None, ge=1)
-    concurrency: int | None = Field(default=None, ge=1)
-
-
-class BudgetSection(Section):
-    """Upper bounds, reserved before a call is sent."""
-
-    run_tokens: int | None = Field(default=None, ge=1)
-    run_cost_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    trial_tokens: int | None = Field(default=None, ge=1)
-    trial_cost_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-
-
-class RetriesSection(Section):
-    max_tries: int = Field(default=6, ge=1, le=100)
-    """Tries of one job; throttling and waiting use up none."""
-    backoff_s: float = Field(default=1.0, gt=0)
-    """First step of the exponential back-off; the wait is drawn from 0 to the step (full jitter)."""
-    backoff_max_s: float = Field(default=60.0, gt=0)
-    max_throttled_s: float = Field(default=86_400, gt=0)
-    """How long one job may be throttled in a row before it fails."""
-    max_lost_leases: int = Field(default=5, ge=1, le=100)
-    """How often a job's worker may vanish before the job counts as poison."""
-
-
-class AnalysisSection(Section):
-    baseline: str | None = None
-    threshold_elo_per_1k: float = 2.0
-    reference_cost_usd: float | None = Field(default=None, gt=0)
-
-
-class StrategySection(BaseModel):
-    """`name`, `kind`, `family`; every other key is a parameter of the kind."""
-
-    model_config = ConfigDict(frozen=True, extra="allow")
-
-    name: str = Field(pattern=NAME_PATTERN)
-    kind: str
-    family: str | None = Field(default=None, pattern=NAME_PATTERN)
-
-
-class Experiment(Section):
-    run_id: str | None = Field(default=None, pattern=RUN_ID_PATTERN)
-    source_platform: str = Field(default="local", pattern=NAME_PATTERN)
-    tasks: str
-    """Task file (JSON Lines), relative to the experiment file."""
-    repeats: int = Field(default=1, ge=1, le=10_000)
-    seed: int | None = None
-    """Sent with every call (plus its repeat and sample), for gateways that know it."""
-    reruns_on_failed_check: int = Field(default=0, ge=0, le=1)
-    """Whether a trial that fails its checks is run again, if its one repetition is left; else a person decides."""
-    allow_commands: bool = False
-    """Whether tasks may have checks that run a program or function of the user's own on every worker."""
-    gateway: GatewaySection
-    model: ModelSection
-    prices: dict[str, PriceSection] = {}
-    limits: LimitsSection = LimitsSection()
-    budget: BudgetSection = BudgetSection()
-    retries: RetriesSection = RetriesSection()
-    analysis: AnalysisSection = AnalysisSection()
-    strategies: list[StrategySection] = Field(min_length=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,14 +90,11 @@ def load(path: Path, *, run_id: str | None = None) -> LoadedExperiment:
         ExperimentInvalid: one line with file, field or line, and what is allowed.
     """
     settings = _settings(path)
-    base_url = (
-        None
-        if settings.gateway.simulate
-        else os.environ.get("TAOTOKEN_BASE_URL") or settings.gateway.base_url
-    )
+    base_url = _base_url(settings)
     strategies = list(_strategies(path, settings))
     _check_prices(path, settings, strategies)
-    tasks, warnings = load_tasks(path.parent / settings.tasks)
+    _check_baseline(path, settings, strategies)
+    tasks, warnings = load_tasks(path.parent / settings.tasks, allow_commands=settings.allow_commands)
     loaded = LoadedExperiment(
         path=path,
         run_id="",
@@ -223,7 +110,7 @@ def load(path: Path, *, run_id: str | None = None) -> LoadedExperiment:
     # Without a name of its own a run is named by its content: the same file continues it, a changed one is new.
     name = run_id or settings.run_id or f"{_slug(path.stem)}-{experiment_hash[:8]}"
     if not re.fullmatch(RUN_ID_PATTERN, name):
-        raise ExperimentInvalid(f"run id {name!r}: letters, digits, '.', '_' and '-' only, at most 100")
+        raise ExperimentInvalid(f"run id {name!r}: {RUN_ID_RULE}.")
     return replace(loaded, run_id=name, experiment_hash=experiment_hash)
 
 
@@ -235,7 +122,7 @@ def digest(value: object) -> str:
 
 def _settings(path: Path) -> Experiment:
     try:
-        raw = tomllib.loads(path.read_bytes().decode("utf-8"))
+        raw = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
     except OSError as error:
         raise ExperimentInvalid(
             f"{path}: cannot be read ({error.strerror}). Name an experiment file."
@@ -247,10 +134,25 @@ def _settings(path: Path) -> Experiment:
     for field, value in _leaves(raw):
         if isinstance(value, str) and re.fullmatch(r"<[^<>]*>", value):
             raise ExperimentInvalid(f"{path}: {field} = {value!r} is a placeholder. Fill in your own value.")
+        if isinstance(value, str) and "\x00" in value:
+            raise ExperimentInvalid(f"{path}: {field}: holds a NUL character. Remove it.")
     try:
         return Experiment.model_validate(raw)
     except ValidationError as error:
-        _refuse(path, error)
+        raise ExperimentInvalid(f"{path}: {complaint(error)}") from None
+
+
+def _base_url(settings: Experiment) -> str | None:
+    if settings.gateway.simulate:
+        return None
+    given = os.environ.get(BASE_URL)
+    if not given:
+        return settings.gateway.base_url
+    try:
+        return checked_url(given)
+    except ValueError as error:
+        # The URL itself may hold a password: it is not repeated.
+        raise ExperimentInvalid(f"{BASE_URL} in the environment: {error}.") from None
 
 
 def _leaves(value: object, field: str = "") -> Iterator[tuple[str, object]]:
@@ -265,30 +167,6 @@ def _leaves(value: object, field: str = "") -> Iterator[tuple[str, object]]:
             yield from _leaves(inner, f"{field}[{number}]")
     else:
         yield field, value
-
-
-def _refuse(path: Path, error: ValidationError) -> NoReturn:
-    first = error.errors()[0]
-    field = ".".join(str(part + 1) if isinstance(part, int) else part for part in first["loc"]) or "the file"
-    if first["type"] == "extra_forbidden":
-        allowed = _allowed(first["loc"])
-        near = get_close_matches(str(first["loc"][-1]), allowed, n=1)
-        hint = f"Did you mean {near[0]!r}? " if near else ""
-        raise ExperimentInvalid(f"{path}: {field}: unknown key. {hint}Allowed: {', '.join(allowed)}.")
-    said = first["msg"].removeprefix("Value error, ")
-    given = first["input"]
-    shown = f" (found {given!r})" if isinstance(given, str | int | float | bool) else ""
-    raise ExperimentInvalid(f"{path}: {field}: {said}{shown}.")
-
-
-def _allowed(location: tuple[int | str, ...]) -> list[str]:
-    """The keys that the table of an unknown key may have: all tables but `prices.MODEL` are plain fields."""
-    if location[0] == "prices":
-        return sorted(PriceSection.model_fields)
-    model: Any = Experiment
-    for part in location[:-1]:
-        model = model.model_fields[str(part)].annotation
-    return sorted(model.model_fields)
 
 
 def _strategies(path: Path, settings: Experiment) -> Iterator[PlannedStrategy]:
@@ -325,6 +203,16 @@ def _check_prices(path: Path, settings: Experiment, strategies: Sequence[Planned
         raise ExperimentInvalid(
             f"{path}: budget: a budget in USD needs a price for every model; "
             f"add [prices.{json.dumps(unpriced[0])}]."
+        )
+
+
+def _check_baseline(path: Path, settings: Experiment, strategies: Sequence[PlannedStrategy]) -> None:
+    baseline, names = settings.analysis.baseline, [planned.name for planned in strategies]
+    if baseline is not None and baseline not in names:
+        near = get_close_matches(baseline, names, n=1)
+        hint = f"Did you mean {near[0]!r}? " if near else ""
+        raise ExperimentInvalid(
+            f"{path}: analysis.baseline: no strategy is named {baseline!r}. {hint}Strategies: {', '.join(names)}."
         )
 
 
