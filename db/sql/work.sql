@@ -98,7 +98,7 @@ WITH item AS MATERIALIZED (
     next_state text, delay_s float8, failures int, throttled boolean, retry_reason text,
     once boolean)),
 before AS MATERIALIZED (
-  SELECT call.job, call.attempt, call.run, call.status
+  SELECT call.job, call.attempt, call.run, call.status, call.input_tokens, call.output_tokens, call.cost_usd
   FROM item JOIN call ON call.job = item.job AND call.attempt = item.attempt
   WHERE call.status = 'started' OR (call.status = 'unknown' AND item.status <> 'unknown')
   ORDER BY call.job, call.attempt
@@ -116,7 +116,8 @@ settled AS (
   WHERE call.job = item.job AND call.attempt = item.attempt
     AND before.job = call.job AND before.attempt = call.attempt
   RETURNING call.run, call.job, call.attempt, call.status, call.http_status, call.input_tokens, call.output_tokens,
-            call.total_tokens, call.cost_usd, call.reserve_tokens, call.reserve_cost_usd, before.status AS was),
+            call.total_tokens, call.cost_usd, call.reserve_tokens, call.reserve_cost_usd, before.status AS was,
+            before.input_tokens AS input_was, before.output_tokens AS output_was, before.cost_usd AS cost_was),
 granted AS MATERIALIZED (
   -- `once`: the trial's one repetition, which the first of its calls gets that asks for it.
   SELECT DISTINCT ON (job.trial) job.id, job.trial, item.error
@@ -152,7 +153,10 @@ INSERT INTO tally (run, owner, ok_calls, error_calls, unknown_calls, input_token
 SELECT run, %(owner)s,
        count(*) FILTER (WHERE status = 'ok'), count(*) FILTER (WHERE status = 'error'),
        count(*) FILTER (WHERE status = 'unknown') - count(*) FILTER (WHERE was = 'unknown'),
-       coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0), coalesce(sum(cost_usd), 0),
+       -- An outcome that was unknown may have told its usage: it is told anew.
+       coalesce(sum(input_tokens), 0) - coalesce(sum(input_was), 0),
+       coalesce(sum(output_tokens), 0) - coalesce(sum(output_was), 0),
+       coalesce(sum(cost_usd), 0) - coalesce(sum(cost_was), 0),
        count(*) FILTER (WHERE status = 'ok' AND total_tokens IS NULL),
        -- What may have been billed without our knowing how much stays reserved by its bound.
        coalesce(sum(reserve_tokens) FILTER (WHERE unsaid), 0)
