@@ -6,12 +6,13 @@ a row without its message is found by the reaper.
 
 import itertools
 import logging
-import time
+import threading
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+import redis
 from celery import Celery
 from kombu.exceptions import OperationalError
 
@@ -36,9 +37,10 @@ _numbers = itertools.count()
 class Dispatcher:
     """Dispatches for all runs; there is one at a time (`dispatch.try_lock`)."""
 
-    def __init__(self, connection: Connection, app: Celery) -> None:
+    def __init__(self, connection: Connection, app: Celery, *, stop: threading.Event) -> None:
         self._connection = connection
         self._app = app
+        self._stop = stop
 
     def tick(self) -> int:
         """Queue what may be queued now; give how many jobs were."""
@@ -63,17 +65,18 @@ class Dispatcher:
     def _publish(self, jobs: Shard, dispatched_at: datetime) -> None:
         shards = list(_shards(jobs))
         failpoints.reach("dispatch_committed")
-        while shards:
+        # Told to stop while the broker is away, it leaves the rest to the reaper, who finds jobs without a message.
+        while shards and not self._stop.is_set():
             try:
                 with self._app.producer_pool.acquire(block=True) as producer:
                     while shards:
                         message_id = f"{dispatched_at.timestamp():.6f}-{next(_numbers)}"
                         send_shard(self._app, producer, shards[0], message_id)
                         shards.pop(0)
-            except (OperationalError, ConnectionError, OSError) as error:
+            except (OperationalError, redis.RedisError, OSError) as error:
                 # While the broker is away nothing else could be sent either.
                 log.warning("The broker is away (%s); trying again.", type(error).__name__)
-                time.sleep(_PUBLISH_RETRY_S)
+                self._stop.wait(_PUBLISH_RETRY_S)
 
     def _pause(self, lane: OpenLane) -> None:
         reason = (

@@ -29,8 +29,14 @@ class Reaper:
         self._grace = timedelta(seconds=lease_s / 2)
         # Workers may not have been able to renew their leases before: they get one lease's time.
         self._trust_from = time.monotonic() + lease_s
+        self._ticked = time.monotonic()
 
     def tick(self) -> None:
+        now = time.monotonic()
+        if now - self._ticked > self._lease_s * 2 / 3:
+            # Something has held us up, and it may have held up the workers' heartbeats too.
+            self._trust_from = now + self._lease_s
+        self._ticked = now
         self._release_lost_workers()
         failpoints.reach("reaper_released")
         try:

@@ -47,7 +47,8 @@ class Scheduler:
                 ) as connection:
                     self._lead(connection)
             except (psycopg.OperationalError, psycopg.InterfaceError, DatabaseUnreachable) as error:
-                log.warning("Postgres is away (%s); trying again.", str(error).strip().splitlines()[0])
+                said = str(error).strip().partition("\n")[0]
+                log.warning("Postgres is away (%s); trying again.", said)
                 self._stop.wait(AWAY_S)
 
     def _lead(self, connection: Connection) -> None:
@@ -59,10 +60,10 @@ class Scheduler:
             if self._stop.wait(STANDBY_S):
                 return
         log.info("Scheduling.")
-        dispatcher = Dispatcher(connection, self._app)
+        dispatcher = Dispatcher(connection, self._app, stop=self._stop)
         # A fresh reaper trusts no lease for a while, which is right after Postgres was away.
         reaper = Reaper(connection, self._broker, lease_s=self._lease_s)
-        ticks_per_reap = round(REAP_EVERY_S / IDLE_S)
+        ticks_per_reap = max(1, round(min(REAP_EVERY_S, self._lease_s / 6) / IDLE_S))
         ticks = 0
         while not self._stop.is_set():
             # Reaping comes first: it marks the broker before anything is published there.

@@ -90,7 +90,7 @@ class Engine:
         """Connect, take the lease and begin to commit and advance."""
         self._stopped = asyncio.create_task(self._stopping.wait())
         await self._pool.open(wait=True)
-        await self._beat()
+        await self._patiently(self._beat)
         for service in (self._heartbeat(), self._committer.run(), self._advancer.run()):
             self._services.append(asyncio.create_task(_logged(service)))
 

@@ -43,8 +43,8 @@ class Cast:
     lease_s: float = LEASE_S
     started: list[Process] = field(default_factory=list)
 
-    def scheduler(self, failpoint: str = "") -> Process:
-        return self._start("scheduler", [], failpoint)
+    def scheduler(self, failpoint: str = "", *, services: Services | None = None) -> Process:
+        return self._start("scheduler", [], failpoint, services)
 
     def worker(self, failpoint: str = "", *, services: Services | None = None) -> Process:
         return self._start("worker", [f"--concurrency={self.concurrency}"], failpoint, services)

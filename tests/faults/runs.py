@@ -55,12 +55,12 @@ def begin(
 
 def settled(connection: Connection, run: int) -> int:
     """Calls that are over."""
-    return _number(connection, "SELECT count(*) FROM call WHERE run = %s AND status <> 'started'", [run])
+    return count(connection, "SELECT count(*) FROM call WHERE run = %s AND status <> 'started'", [run])
 
 
 def open_work(connection: Connection, run: int) -> int:
     """Trials, jobs and calls that are not over."""
-    return _number(
+    return count(
         connection,
         "SELECT (SELECT count(*) FROM trial WHERE run = %(run)s AND state IN ('pending', 'running')) "
         "+ (SELECT count(*) FROM job WHERE run = %(run)s AND state IN ('pending', 'queued', 'running')) "
@@ -70,7 +70,8 @@ def open_work(connection: Connection, run: int) -> int:
     )
 
 
-def _number(connection: Connection, query: str, parameters: Any) -> int:
+def count(connection: Connection, query: str, parameters: Any = None) -> int:
+    """The one number that a query gives."""
     row = connection.execute(query, parameters).fetchone()
     assert row is not None
     return int(next(iter(row.values())))
