@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,19 +10,13 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from scheduler.errors import ExperimentInvalid
-from workers.checks import CheckInvalid, check
+from workers.checks import CheckInvalid, check, runs_programs
+from workers.connection_strings import DATABASE_URL
 
 FEW_TASKS = 20
 MAX_FILE_BYTES = 50_000_000
 # What a prompt puts around a file: its heading and fence.
 _FENCE_BYTES = 64
-
-# A model that is shown a database URL may try to use it, or print it: such a task is refused.
-DATABASE_URL = re.compile(
-    r"\b(?:jdbc:[a-z0-9]+|(?:postgres(?:ql)?|mysql|mariadb|mongodb|rediss?|valkey|amqps?|mssql|sqlserver|oracle|"
-    r"clickhouse|cockroachdb|snowflake|redshift|sqlite|duckdb|cassandra|neo4j|bolt)(?:\+[a-z0-9_]+)?)://",
-    re.IGNORECASE,
-)
 
 
 class TaskLine(BaseModel):
@@ -64,7 +57,7 @@ class Task:
         return self.line.model_dump(mode="json") | {"files": self.file_hashes}
 
 
-def load_tasks(path: Path) -> tuple[Sequence[Task], Sequence[str]]:
+def load_tasks(path: Path, *, allow_commands: bool = False) -> tuple[Sequence[Task], Sequence[str]]:
     """Read a task file; give the tasks and warnings.
 
     Raises:
@@ -86,7 +79,7 @@ def load_tasks(path: Path) -> tuple[Sequence[Task], Sequence[str]]:
         if not line.strip():
             continue
         where = f"{path}:{number}"
-        task = _task(where, path.parent, line, contents)
+        task = _task(where, path.parent, line, contents, allow_commands=allow_commands)
         if task.line.id in first_seen:
             raise ExperimentInvalid(
                 f"{where}: task id {task.line.id!r} is already that of line {first_seen[task.line.id]}. "
@@ -104,7 +97,7 @@ def load_tasks(path: Path) -> tuple[Sequence[Task], Sequence[str]]:
     return tasks, warnings
 
 
-def _task(where: str, folder: Path, line: str, contents: dict[str, bytes]) -> Task:
+def _task(where: str, folder: Path, line: str, contents: dict[str, bytes], *, allow_commands: bool) -> Task:
     try:
         raw = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -123,9 +116,14 @@ def _task(where: str, folder: Path, line: str, contents: dict[str, bytes]) -> Ta
     _refuse_unstorable(where, parsed)
     for spec in parsed.checks:
         try:
-            check(spec)
+            made = check(spec)
         except CheckInvalid as error:
             raise ExperimentInvalid(f"{where}: checks: {error}") from None
+        if runs_programs(made) and not allow_commands:
+            raise ExperimentInvalid(
+                f"{where}: checks: {made.kind!r} runs a program of yours on every worker. "
+                "Say allow_commands = true in the experiment if it may."
+            )
     files = {name: _file(where, folder, name, contents) for name in parsed.files}
     _refuse_database_url(where, "goal", parsed.goal)
     for name, content in files.items():
@@ -159,6 +157,7 @@ def _file(where: str, folder: Path, name: str, contents: dict[str, bytes]) -> by
 
 
 def _refuse_database_url(where: str, what: str, text: str) -> None:
+    # A model that is shown a database URL may try to use it, or print it.
     found = DATABASE_URL.search(text)
     if found:
         raise ExperimentInvalid(

@@ -6,23 +6,40 @@ from typing import Any
 
 from workers.checks.base import Check, CheckContext, Checked, CheckInvalid
 from workers.checks.documents import Json, JsonFields, JsonSchema
+from workers.checks.folder import FileExists, FileJson, NoConnectionString, PathsExist
 from workers.checks.number import Number
 from workers.checks.outcome import run_checks
+from workers.checks.programs import Command, Program, Python
 from workers.checks.regex import Regex
 from workers.checks.sql import Sql
 from workers.checks.text import Contains, Exact, NonEmpty, NotContains
 from workers.kinds import build
 
-__all__ = ["KINDS", "Check", "CheckContext", "CheckInvalid", "Checked", "check", "run_checks"]
+__all__ = [
+    "KINDS",
+    "Check",
+    "CheckContext",
+    "CheckInvalid",
+    "Checked",
+    "check",
+    "run_checks",
+    "runs_programs",
+]
 
 KINDS: Mapping[str, type[Check]] = MappingProxyType(
     {
         model.kind: model
         for model in (
             NonEmpty, Contains, NotContains, Exact, Regex, Number, Json, JsonFields, JsonSchema, Sql,
+            NoConnectionString, PathsExist, FileExists, FileJson, Command, Python,
         )
     }
 )  # fmt: skip
+
+
+def runs_programs(made: Check) -> bool:
+    """Whether a check starts a program of the user's own."""
+    return isinstance(made, Program)
 
 
 def check(spec: Mapping[str, Any]) -> Check:

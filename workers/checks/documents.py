@@ -114,7 +114,8 @@ def _short(value: Any) -> str:
     return text if len(text) <= 100 else text[:100] + "…"
 
 
-def _is_schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+def is_schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The schema, if it is one; raises `ValueError`."""
     import jsonschema  # late: it takes a while, and few task files use it
 
     try:
@@ -135,7 +136,7 @@ class JsonSchema(Check):
 
     kind: ClassVar[str] = "json_schema"
 
-    document: Annotated[Mapping[str, Any], AfterValidator(_is_schema)] = Field(alias="schema")
+    document: Annotated[Mapping[str, Any], AfterValidator(is_schema)] = Field(alias="schema")
     strict: bool = False
     """Nothing but JSON may stand in the answer; otherwise it may also be in the first fenced block."""
 
