@@ -194,19 +194,23 @@ def _modes(
 def _stepped(draws: _Draws, group: Ints, state: _State) -> _State:
     """Parameters after one scoring step in (m, D²)."""
     size = len(state.m)
-    slope_m = np.einsum("um,umk->k", draws.weight, draws.slope)
-    pull = np.einsum("um,umk->k", draws.weight, draws.slope * (draws.beta - state.m))
+    slope, covariance = _scores(draws, group, state).sum(axis=0), _step_size(draws, group)
     variance = state.sd**2
-    slope_v = np.bincount(group, pull) / (2 * variance)
-    covariance = _covariance(draws, group)
-    moved = variance + covariance[size:, size:] @ slope_v
+    moved = variance + covariance[size:, size:] @ slope[size:]
     moved = np.clip(moved, variance / 6, variance * 4)
-    step = np.clip(covariance[:size, :size] @ slope_m, -1, 1)
+    step = np.clip(covariance[:size, :size] @ slope[:size], -1, 1)
     return replace(state, m=state.m + step, sd=np.maximum(np.sqrt(moved), _SMALLEST_SD))
 
 
-def _covariance(draws: _Draws, group: Ints) -> Floats:
-    """(d + G, d + G) covariance of the estimates of (m, D²), from the information of the linearised model."""
+def _scores(draws: _Draws, group: Ints, state: _State) -> Floats:
+    """(U, d + G) derivative of each unit's log-likelihood by (m, D²)."""
+    by_m = np.einsum("um,umk->uk", draws.weight, draws.slope)
+    pull = np.einsum("um,umk->uk", draws.weight, draws.slope * (draws.beta - state.m))
+    return np.hstack([by_m, pull @ np.eye(len(state.sd))[group] / (2 * state.sd**2)])
+
+
+def _step_size(draws: _Draws, group: Ints) -> Floats:
+    """(d + G, d + G) inverse information of the linearised model in (m, D²); too small for standard errors."""
     size, sds = draws.seen.shape[1], int(group.max()) + 1
     information = np.zeros((size + sds, size + sds))
     information[:size, :size] = draws.seen.sum(axis=0)
@@ -218,7 +222,9 @@ def _covariance(draws: _Draws, group: Ints) -> Floats:
 
 def _result(draws: _Draws, basis: Floats, group: Ints, state: _State, level: float) -> Hierarchical:
     size, sd, weight = len(basis), state.sd, draws.weight
-    covariance = _covariance(draws, group)
+    # Outer products of the units' scores (Berndt, Hall, Hall & Hausman 1974, Ann. Econ. Soc. Meas. 3:653).
+    scores = _scores(draws, group, state)
+    covariance = np.linalg.pinv(scores.T @ scores, hermitian=True)
     contrasts = size - 1
     mu = basis[:, :contrasts] @ state.m[:contrasts]
     spread = basis[:, :contrasts] @ covariance[:contrasts, :contrasts] @ basis[:, :contrasts].T

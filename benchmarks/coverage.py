@@ -60,12 +60,19 @@ def single_rankings(tasks: int, rng: np.random.Generator) -> Cells:
     return cells(win, ~win, np.zeros_like(win))
 
 
-def right_or_wrong(repeats: int, effect_sd: float) -> Make:
+def nearly_equal(tasks: int, rng: np.random.Generator) -> Cells:
+    """Rankings whose true order can hardly be seen: the hardest case for rank intervals."""
+    score = 0.01 * ABILITIES + rng.gumbel(size=(tasks, len(ABILITIES)))
+    win = score[:, FIRST] > score[:, SECOND]
+    return cells(win, ~win, np.zeros_like(win))
+
+
+def right_or_wrong(repeats: int, effect_sd: float, scale: float = 1.0) -> Make:
     """Right or wrong, tasks of differing difficulty, strategy-by-task effects of the given SD."""
 
     def make(tasks: int, rng: np.random.Generator) -> Cells:
         effect = effect_sd * rng.standard_normal((tasks, len(ABILITIES)))
-        logit = ABILITIES + 1.5 * rng.standard_normal((tasks, 1)) + effect
+        logit = scale * ABILITIES + 1.5 * rng.standard_normal((tasks, 1)) + effect
         right = rng.binomial(repeats, 1 / (1 + np.exp(-logit))).astype(float)
         win = right[:, FIRST] * (repeats - right[:, SECOND])
         loss = right[:, SECOND] * (repeats - right[:, FIRST])
@@ -127,9 +134,8 @@ def interval_coverage(scenario: Scenario, tasks: int, replications: int) -> tupl
 
 def rank_coverage(scenario: Scenario, tasks: int, replications: int) -> float:
     """Share of replications in which every strategy's rank interval holds its true rank."""
-    order = np.argsort(-scenario.truth())
-    truth = np.empty(len(order), dtype=int)
-    truth[order] = np.arange(1, len(order) + 1)
+    # In every scenario the abilities rise with the strategy's number.
+    truth = np.arange(len(ABILITIES), 0, -1)
     held = 0
     for rng in generators(replications):
         found = standing(rank(scenario.make(tasks, rng), Options(weighting=scenario.weighting)))
@@ -154,7 +160,11 @@ def report_intervals(replications: int, sizes: list[int]) -> None:
 
 def report_ranks(replications: int) -> None:
     print("\n| data | tasks | all rank intervals hold |\n|---|---:|---:|")
-    for scenario in SCENARIOS[:5]:
+    nearly = [
+        Scenario("single rankings, nearly equal", nearly_equal),
+        Scenario("right or wrong, nearly equal", right_or_wrong(1, 0.0, scale=0.01)),
+    ]
+    for scenario in [*SCENARIOS[:5], *nearly]:
         print(
             f"| {scenario.name} | 200 | {100 * rank_coverage(scenario, 200, replications):.1f} % |",
             flush=True,
