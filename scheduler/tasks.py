@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from db.text import escape_json
 from scheduler.errors import ExperimentInvalid
 from workers.checks import CheckInvalid, check, runs_programs
 from workers.connection_strings import DATABASE_URL
@@ -104,6 +105,7 @@ def _task(where: str, folder: Path, line: str, contents: dict[str, bytes], *, al
         raise ExperimentInvalid(f"{where}: not JSON: {error}.") from None
     if not isinstance(raw, dict):
         raise ExperimentInvalid(f"{where}: a task is a JSON object, found {type(raw).__name__}.")
+    _refuse_unstorable(where, raw)
     try:
         parsed = TaskLine.model_validate(raw)
     except ValidationError as error:
@@ -113,7 +115,6 @@ def _task(where: str, folder: Path, line: str, contents: dict[str, bytes], *, al
             f" Allowed: {', '.join(TaskLine.model_fields)}." if first["type"] == "extra_forbidden" else ""
         )
         raise ExperimentInvalid(f"{where}: {field}: {first['msg']}.{allowed}") from None
-    _refuse_unstorable(where, parsed)
     for spec in parsed.checks:
         try:
             made = check(spec)
@@ -131,11 +132,10 @@ def _task(where: str, folder: Path, line: str, contents: dict[str, bytes], *, al
     return Task(line=parsed, files=files)
 
 
-def _refuse_unstorable(where: str, task: TaskLine) -> None:
-    """Postgres takes neither NUL nor lone surrogates, and a task is stored as it is or not at all."""
-    text = json.dumps(task.model_dump(mode="json"), ensure_ascii=False)
-    if "\\u0000" in text or any("\ud800" <= character <= "\udfff" for character in text):
-        raise ExperimentInvalid(f"{where}: holds a NUL character or a lone surrogate. Remove it.")
+def _refuse_unstorable(where: str, raw: Mapping[str, Any]) -> None:
+    """A task is stored as it is or not at all."""
+    if escape_json(raw) != raw:
+        raise ExperimentInvalid(f"{where}: holds a NUL character, a lone surrogate or U+F8F0. Remove it.")
 
 
 def _file(where: str, folder: Path, name: str, contents: dict[str, bytes]) -> bytes:
