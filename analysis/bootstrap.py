@@ -10,31 +10,73 @@ from analysis.bradley_terry import elo
 from analysis.ranking import Ranking, anchor_index
 from analysis.resampling import bootstrap_weights, refit
 
+_NUMBERS_AT_ONCE = 20_000_000
+"""Task counts that are held in memory together."""
+
 
 @dataclass(frozen=True, kw_only=True)
-class Resamples:
-    """B results, each on as many tasks as there are, drawn with replacement. NaN where unknown."""
+class Measured:
+    """(T, S) values per task and strategy, NaN where unknown; S are all strategies, ranked or not."""
 
-    task_counts: Floats
-    """(B, T) how often each task was drawn."""
-    elo: Floats | None
-    """(B, S) Elo of the ranked strategies; None without a ranking."""
+    strategies: tuple[str, ...]
+    tokens: Floats
+    cost_usd: Floats
+    success: Floats
+    weights: Floats
+    """(T,) how much each task counts."""
 
 
-def resample(ranking: Ranking | None, n_tasks: int, *, resamples: int, seed: int) -> Resamples:
-    """Draw tasks and fit again.
+@dataclass(frozen=True, kw_only=True)
+class Averages:
+    """(B, S) what comes out of B sets of tasks; NaN where unknown."""
 
-    Args:
-        ranking: its tasks are the T tasks; None where there is none.
-        n_tasks: T.
-        resamples: B.
-        seed: the same seed draws the same tasks.
-    """
-    counts = bootstrap_weights(n_tasks, resamples, seed)
+    elo: Floats
+    tokens: Floats
+    cost_usd: Floats
+    success: Floats
+
+
+def observed(ranking: Ranking | None, measured: Measured) -> Averages:
+    """The result on the tasks as they are: B is 1."""
+    elo_found = None if ranking is None else ranking.elo[None]
+    return _averages(ranking, measured, np.ones((1, len(measured.weights))), elo_found)
+
+
+def resample(ranking: Ranking | None, measured: Measured, *, resamples: int, seed: int) -> Averages:
+    """The results on `resamples` sets of as many tasks, drawn with replacement; the same seed draws the
+    same."""
+    tasks = len(measured.weights)
+    size = max(1, _NUMBERS_AT_ONCE // max(1, tasks))
+    seeds = np.random.SeedSequence(seed).spawn(-(-resamples // size))
+    parts = []
+    for number, own in enumerate(seeds):
+        counts = bootstrap_weights(tasks, min(size, resamples - number * size), own)
+        parts.append(_averages(ranking, measured, counts, _refitted(ranking, counts)))
+    names = Averages.__dataclass_fields__
+    nothing = np.zeros((0, len(measured.strategies)))
+    return Averages(
+        **{name: np.concatenate([nothing, *(getattr(part, name) for part in parts)]) for name in names}
+    )
+
+
+def _refitted(ranking: Ranking | None, counts: Floats) -> Floats | None:
     if ranking is None:
-        return Resamples(task_counts=counts, elo=None)
+        return None
     theta = refit(ranking.weighed, counts, l2=ranking.options.l2, ties=ranking.options.weighting.ties)
-    return Resamples(task_counts=counts, elo=elo(theta, anchor_index(ranking)))
+    return elo(theta, anchor_index(ranking))
+
+
+def _averages(ranking: Ranking | None, measured: Measured, counts: Floats, found: Floats | None) -> Averages:
+    weights = counts * measured.weights
+    spread = np.full((len(counts), len(measured.strategies)), np.nan)
+    if ranking is not None and found is not None:
+        spread[:, [measured.strategies.index(name) for name in ranking.strategies]] = found
+    return Averages(
+        elo=spread,
+        tokens=weighted_means(measured.tokens, weights),
+        cost_usd=weighted_means(measured.cost_usd, weights),
+        success=weighted_means(measured.success, weights),
+    )
 
 
 def weighted_means(values: Floats, weights: Floats) -> Floats:

@@ -5,7 +5,7 @@ of one pair on one task (repeats, several judges) fall into one *cell*. Everythi
 needs only the cells, so a million comparisons become at most tasks × pairs rows.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -70,23 +70,15 @@ def cells_from_outcomes(outcomes: pl.DataFrame, strategies: Sequence[str]) -> Ce
     by_task = outcomes.group_by("task_id").agg(pl.col("task_weight").first()).sort("task_id")
     counted = _values(outcomes).group_by("task_id", "strategy", "value").agg(n=pl.len().cast(pl.Float64))
     place = {name: index for index, name in enumerate(strategies)}
-    coded = counted.with_columns(s=pl.col("strategy").replace_strict(place, return_dtype=pl.Int64)).drop(
-        "strategy"
+    tasks = by_task["task_id"].to_list()
+    numbered = by_task.select("task_id").with_row_index("task")
+    coded = (
+        counted.join(numbered, on="task_id")
+        .select("task", "value", "n", s=pl.col("strategy").replace_strict(place, return_dtype=pl.Int64))
+        .sort("task")
     )
-    size = coded.group_by("task_id").agg(items=pl.col("s").n_unique().cast(pl.Float64))
-    n = pl.col("n") * pl.col("n_right")
-    pairs = (
-        coded.join(coded, on="task_id", suffix="_right")
-        .filter(pl.col("s") < pl.col("s_right"))
-        .group_by("task_id", "s", "s_right")
-        .agg(
-            win=n.filter(pl.col("value") > pl.col("value_right")).sum(),
-            loss=n.filter(pl.col("value") < pl.col("value_right")).sum(),
-            tie=n.filter(pl.col("value") == pl.col("value_right")).sum(),
-        )
-        .join(size, on="task_id")
-    )
-    return _cells(pairs, by_task["task_id"].to_list(), strategies, by_task["task_weight"].to_numpy())
+    pairs = pl.concat([_task_pairs(part) for part in _slices(coded)])
+    return _cells(pairs, tasks, strategies, by_task["task_weight"].to_numpy())
 
 
 def cells_from_comparisons(
@@ -155,6 +147,35 @@ def comparison_table(cells: Cells) -> pl.DataFrame:
     return order.select("task_id", "winner", "loser", "tie", "weight")
 
 
+_ROWS_AT_ONCE = 4_000_000
+"""Rows of a join that are held in memory together."""
+
+
+def _slices(coded: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    """The rows in runs of whole tasks whose pairs fit in memory; at least one, be it empty."""
+    squared = coded.group_by("task", maintain_order=True).agg(pairs=pl.len().cast(pl.Int64) ** 2)
+    run = squared.with_columns(run=pl.col("pairs").cum_sum() // _ROWS_AT_ONCE).select("task", "run")
+    parts = coded.join(run, on="task", maintain_order="left").partition_by("run", maintain_order=True)
+    yield from parts or [coded]
+
+
+def _task_pairs(coded: pl.DataFrame) -> pl.DataFrame:
+    """All values of two strategies on a task compared with each other, each as often as both occur."""
+    size = coded.group_by("task").agg(items=pl.col("s").n_unique().cast(pl.Float64))
+    n = pl.col("n") * pl.col("n_right")
+    return (
+        coded.join(coded, on="task", suffix="_right")
+        .filter(pl.col("s") < pl.col("s_right"))
+        .group_by("task", "s", "s_right")
+        .agg(
+            win=n.filter(pl.col("value") > pl.col("value_right")).sum(),
+            loss=n.filter(pl.col("value") < pl.col("value_right")).sum(),
+            tie=n.filter(pl.col("value") == pl.col("value_right")).sum(),
+        )
+        .join(size, on="task")
+    )
+
+
 def _values(outcomes: pl.DataFrame) -> pl.DataFrame:
     """Judged trials with one comparable `value`; per task either all scores or all verdicts."""
     judged = outcomes.filter(pl.col("confirmed_success").is_not_null() | pl.col("score").is_not_null())
@@ -187,8 +208,7 @@ def _comparison_columns(comparisons: pl.DataFrame) -> pl.DataFrame:
 def _cells(
     pairs: pl.DataFrame, tasks: Sequence[str], strategies: Sequence[str], task_weight: Floats
 ) -> Cells:
-    numbers = pl.DataFrame({"task_id": tasks}, schema={"task_id": pl.String}).with_row_index("task")
-    coded = pairs.join(numbers, on="task_id").sort("task", "s", "s_right")
+    coded = pairs.sort("task", "s", "s_right")
     return Cells(
         tasks=tuple(tasks),
         strategies=tuple(strategies),
@@ -206,7 +226,8 @@ def _cells(
 def _codes(
     column: pl.Series, known: Sequence[str] | None, *, what: str, more: Iterable[str] = ()
 ) -> tuple[list[str], Ints]:
-    """The names, and each row's place among them: the known ones in their order, or all that occur, sorted."""
+    """The names, and each row's place among them: the known ones in their order, or all that occur,
+    sorted."""
     # Categories of their own make the codes small, in the order in which the names first occur.
     code = column.cast(pl.Categorical(pl.Categories.random())).to_physical().to_numpy().astype(np.int64)
     first = np.zeros(int(code.max(initial=-1)) + 1, dtype=np.int64)

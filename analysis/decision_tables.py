@@ -1,12 +1,12 @@
 """Tables to decide by: frontier, pairs, net benefit, and the same ranking under other estimators."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import polars as pl
 
 from analysis.arrays import Bools, Floats
-from analysis.bootstrap import Resamples, weighted_means
+from analysis.bootstrap import Averages, Measured, observed
 from analysis.bradley_terry import elo
 from analysis.errors import NotIdentifiedError
 from analysis.options import Options
@@ -58,47 +58,29 @@ ESTIMATORS_SCHEMA = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Measured:
-    """(T, S) values per task and strategy, NaN where unknown; S are all strategies."""
-
-    strategies: tuple[str, ...]
-    tokens: Floats
-    cost_usd: Floats
-    success: Floats
-    weights: Floats
-    """(T,) how much each task counts."""
-
-
-def pareto_table(measured: Measured, ranking: Ranking | None, resamples: Resamples) -> pl.DataFrame:
+def pareto_table(measured: Measured, ranking: Ranking | None, draws: Averages) -> pl.DataFrame:
     """`pareto`: who is on the frontier of cost and success, and of tokens and Elo, and how surely.
 
     A strategy with unknown cost is on no frontier of cost. How sure a point is, is the share of resampled
     sets of tasks in which it is on the frontier; it is not given to a strategy without a single success.
     """
-    weights, counts = measured.weights[None], resamples.task_counts * measured.weights
-    success, again = (weighted_means(measured.success, w) for w in (weights, counts))
-    without = ~(np.nansum(measured.success, axis=0) > 0)
-    strength = np.full((1, len(measured.strategies)), np.nan)
-    strength_again = np.full((len(counts), len(measured.strategies)), np.nan)
-    if ranking is not None and resamples.elo is not None:
-        columns = [measured.strategies.index(name) for name in ranking.strategies]
-        strength[0, columns], strength_again[:, columns] = ranking.elo, resamples.elo
-    by_cost = _frontier(measured.cost_usd, success, again, weights, counts)
-    by_tokens = _frontier(measured.tokens, strength, strength_again, weights, counts)
+    found = observed(ranking, measured)
+    by_cost = _frontier(found.cost_usd[0], found.success[0], draws.cost_usd, draws.success)
+    by_tokens = _frontier(found.tokens[0], found.elo[0], draws.tokens, draws.elo)
+    hopeless = ~(np.nansum(measured.success, axis=0) > 0)
     table = pl.DataFrame(
         {
             "strategy": measured.strategies,
-            "cost_usd": by_cost[0],
-            "success_rate": success[0],
-            "on_frontier": by_cost[1],
-            "p_on_frontier": np.where(without, np.nan, by_cost[2]),
-            "on_hull": by_cost[3],
-            "avg_total_tokens": by_tokens[0],
-            "elo": strength[0],
-            "on_token_frontier": by_tokens[1],
-            "p_on_token_frontier": np.where(without, np.nan, by_tokens[2]),
-            "on_token_hull": by_tokens[3],
+            "cost_usd": found.cost_usd[0],
+            "success_rate": found.success[0],
+            "on_frontier": by_cost[0],
+            "p_on_frontier": np.where(hopeless, np.nan, by_cost[1]),
+            "on_hull": by_cost[2],
+            "avg_total_tokens": found.tokens[0],
+            "elo": found.elo[0],
+            "on_token_frontier": by_tokens[0],
+            "p_on_token_frontier": np.where(hopeless, np.nan, by_tokens[1]),
+            "on_token_hull": by_tokens[2],
         },
         schema=PARETO_SCHEMA,
     )
@@ -161,12 +143,9 @@ def _refitted(ranking: Ranking, weighting: Weighting) -> Floats:
     return elo(fitted.theta, anchor_index(ranking))
 
 
-def _frontier(
-    price: Floats, result: Floats, result_again: Floats, weights: Floats, counts: Floats
-) -> tuple[Floats, Bools, Floats, Bools]:
-    """(S,) mean price, whether on the frontier, how surely, whether on the hull."""
-    mean = weighted_means(price, weights)[0]
-    again = weighted_means(price, counts)
-    known = np.isfinite(mean) & np.isfinite(result[0])
-    sure = np.where(known, p_on_frontier(again, result_again), np.nan)
-    return mean, on_frontier(mean, result[0]), np.asarray(sure), on_hull(mean, result[0])
+def _frontier(price: Floats, result: Floats, prices: Floats, results: Floats) -> tuple[Bools, Floats, Bools]:
+    """(S,) whether on the frontier, how surely (NaN where unknown), whether on the hull."""
+    known = np.isfinite(price) & np.isfinite(result) & (len(prices) > 0)
+    sure = np.full(len(price), np.nan)
+    sure[known] = p_on_frontier(prices, results)[known] if known.any() else 0
+    return on_frontier(price, result), sure, on_hull(price, result)

@@ -33,7 +33,8 @@ def refuse_islands(cells: Cells) -> None:
 
 
 def strong_groups(wins: Floats) -> Ints:
-    """(S,) number of each strategy's group; within a group everybody is linked to everybody by wins (Ford 1957).
+    """(S,) number of each strategy's group; within a group everybody is linked to everybody by wins (Ford
+    1957).
 
     With more than one group the distance between groups has no finite maximum likelihood.
     """
@@ -43,8 +44,8 @@ def strong_groups(wins: Floats) -> Ints:
 def open_sides(wins: Floats) -> tuple[Bools, Bools]:
     """(S,) strategies whose ability has no limit upwards, and downwards.
 
-    A group that never lost to the rest has no upper limit, one that never won no lower one. The largest group,
-    where there is just one of that size, is what the others are measured against, and is not marked.
+    A group that never lost to the rest has no upper limit, one that never won no lower one. The largest
+    group, where there is just one of that size, is what the others are measured against, and is not marked.
     """
     group = strong_groups(wins)
     crossing = wins * (group[:, None] != group[None, :])
@@ -59,8 +60,8 @@ def open_sides(wins: Floats) -> tuple[Bools, Bools]:
 def spotless_shift(cells: Cells, theta: Floats, strategy: int, *, sign: int, level: float) -> float:
     """Elo from the estimate to the limit of a one-sided interval, in the direction against `sign`.
 
-    Generalises the rule of three: at the limit, a record without a loss (`sign` 1) or a win (`sign` -1) on these
-    tasks, each counted as one observation, still had the probability 1 - level.
+    Generalises the rule of three: at the limit, a record without a loss (`sign` 1) or a win (`sign` -1) on
+    these tasks, each counted as one observation, still had the probability 1 - level.
     """
     from scipy.optimize import brentq
 

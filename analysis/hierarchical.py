@@ -210,7 +210,8 @@ def _scores(draws: _Draws, group: Ints, state: _State) -> Floats:
 
 
 def _step_size(draws: _Draws, group: Ints) -> Floats:
-    """(d + G, d + G) inverse information of the linearised model in (m, D²); too small for standard errors."""
+    """(d + G, d + G) inverse information of the linearised model in (m, D²); too small for standard
+    errors."""
     size, sds = draws.seen.shape[1], int(group.max()) + 1
     information = np.zeros((size + sds, size + sds))
     information[:size, :size] = draws.seen.sum(axis=0)

@@ -35,7 +35,8 @@ class Ranking:
     left_out: tuple[str, ...]
     """Strategies without any comparison that counts."""
     group: Ints
-    """(S,) strategies with the same number are linked by wins; between groups the penalty sets the distance."""
+    """(S,) strategies with the same number are linked by wins; between groups the penalty sets the
+    distance."""
     open_above: Bools
     """(S,) never lost to the others: how high it stands is set by the penalty alone."""
     open_below: Bools

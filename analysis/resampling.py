@@ -39,7 +39,7 @@ def refit(cells: Cells, task_weights: Floats, *, l2: float, ties: Ties) -> Float
     return np.concatenate(fits) if fits else np.zeros((0, size))
 
 
-def bootstrap_weights(n_tasks: int, resamples: int, seed: int) -> Floats:
+def bootstrap_weights(n_tasks: int, resamples: int, seed: int | np.random.SeedSequence) -> Floats:
     """(B, T) how often each task is drawn when as many tasks as there are are drawn with replacement."""
     if n_tasks == 0:
         return np.zeros((resamples, 0))

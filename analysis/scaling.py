@@ -35,7 +35,8 @@ class Points:
     elo_influence: Floats | None
     """(T, S) how far each task moved Elo; None where no standard error exists."""
     group: Ints
-    """(S,) between strategies of different groups the penalty alone sets the distance: nothing is concluded."""
+    """(S,) between strategies of different groups the penalty alone sets the distance: nothing is
+    concluded."""
     n_tasks: int
     degrees: int
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import polars as pl
 
-from analysis.bootstrap import resample
+from analysis.bootstrap import Measured, resample
 from analysis.buckets import token_buckets
 from analysis.comparisons import Cells, cells_from_comparisons, cells_from_outcomes, comparison_table
 from analysis.costs import cost_split, cost_summary
-from analysis.decision_tables import Measured, estimators_table, net_benefit_table, pairs_table, pareto_table
+from analysis.decision_tables import estimators_table, net_benefit_table, pairs_table, pareto_table
 from analysis.diagnostics import diagnostics
 from analysis.effects import hierarchical_table
 from analysis.errors import NotIdentifiedError, OptionError
@@ -82,7 +82,7 @@ def study(
     measured = _measured(cells, trials, names)
     placed = None if ranking is None else _points(ranking, measured)
     stands = None if ranking is None else standing(ranking)
-    draws = resample(ranking, len(cells.tasks), resamples=options.bootstrap, seed=options.seed)
+    draws = resample(ranking, measured, resamples=options.bootstrap, seed=options.seed)
     effects, effects_refusal = _effects(checked, comparisons, rankings, names, options)
     elo, tokens = elo_table(ranking, stands, names), strategy_tokens(trials, names)
     return Study(

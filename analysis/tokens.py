@@ -123,13 +123,17 @@ def success_rates(trials: pl.DataFrame, strategies: Sequence[str]) -> pl.DataFra
 
 def task_matrix(trials: pl.DataFrame, value: str, tasks: Sequence[str], strategies: Sequence[str]) -> Floats:
     """(T, S) mean of `value` over the answered repeats of each task and strategy; NaN where there is none."""
-    means = _task_means(trials).filter(pl.col(value).is_not_null())
-    row = {task: index for index, task in enumerate(tasks)}
-    column = {strategy: index for index, strategy in enumerate(strategies)}
+    text = {"task_id": pl.String, "strategy": pl.String}
+    rows = pl.DataFrame({"task_id": list(tasks)}, schema_overrides=text).with_row_index("row")
+    columns = pl.DataFrame({"strategy": list(strategies)}, schema_overrides=text).with_row_index("column")
+    means = (
+        _task_means(trials)
+        .filter(pl.col(value).is_not_null())
+        .join(rows, on="task_id")
+        .join(columns, on="strategy")
+    )
     matrix = np.full((len(tasks), len(strategies)), np.nan)
-    for task, strategy, mean in means.select("task_id", "strategy", value).iter_rows():
-        if task in row and strategy in column:
-            matrix[row[task], column[strategy]] = mean
+    matrix[means["row"].to_numpy(), means["column"].to_numpy()] = means[value].cast(pl.Float64).to_numpy()
     return matrix
 
 

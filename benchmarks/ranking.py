@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from analysis.bootstrap import resample
+from analysis.bootstrap import Measured, resample
 from analysis.comparisons import cells_from_comparisons
 from analysis.hierarchical import fit_hierarchical
 from analysis.likelihoods import Verdicts
@@ -111,7 +111,15 @@ def report_fits(table: pl.DataFrame, repeats: int) -> None:
 
 def report_bootstrap(table: pl.DataFrame) -> None:
     ranking = ours(table)
-    mine = timed(lambda: resample(ranking, len(ranking.cells.tasks), resamples=1000, seed=0), 3)
+    unknown = np.full((len(ranking.cells.tasks), STRATEGIES), np.nan)
+    measured = Measured(
+        strategies=ranking.strategies,
+        tokens=unknown,
+        cost_usd=unknown,
+        success=unknown,
+        weights=ranking.cells.task_weight,
+    )
+    mine = timed(lambda: resample(ranking, measured, resamples=1000, seed=0), 3)
     print(f"\n| bootstrap | seconds |\n|---|---:|\n| Paretoken, 1,000 resamples of tasks | {mine:.3f} |")
     if importlib.util.find_spec("evalica"):
         fit = peers(table)["evalica"]
