@@ -24,6 +24,7 @@ COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "cancel": ("paretoken.control", "cancel", "End a run for good."),
     "retry": ("paretoken.control", "retry", "Try failed trials of a run again."),
     "report": ("paretoken.reporting", "report", "Write a run's tables."),
+    "analyze": ("paretoken.analyze", "analyze", "The same tables from files that you have."),
     "export": ("paretoken.ledger", "export", "Write a run's ledger as JSON Lines."),
     "import": ("paretoken.ledger", "import_", "Read a ledger file into the database."),
     "scheduler": ("paretoken.processes", "scheduler", "Feed the workers of all runs."),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from scheduler import experiment
+from scheduler import experiment, sections
 from scheduler.tasks import TaskLine
 from tests.documents import CLI, cli_page
 
@@ -17,14 +17,14 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "experiment.md").read_text()
 
 TABLES: Mapping[str, type[BaseModel]] = {
-    "[gateway]": experiment.GatewaySection,
-    "[model]": experiment.ModelSection,
-    '[prices."MODEL"]': experiment.PriceSection,
-    "[limits]": experiment.LimitsSection,
-    "[budget]": experiment.BudgetSection,
-    "[retries]": experiment.RetriesSection,
-    "[analysis]": experiment.AnalysisSection,
-    "[[strategies]]": experiment.StrategySection,
+    "[gateway]": sections.GatewaySection,
+    "[model]": sections.ModelSection,
+    '[prices."MODEL"]': sections.PriceSection,
+    "[limits]": sections.LimitsSection,
+    "[budget]": sections.BudgetSection,
+    "[retries]": sections.RetriesSection,
+    "[analysis]": sections.AnalysisSection,
+    "[[strategies]]": sections.StrategySection,
     "The task file": TaskLine,
 }
 SECTIONS = {"gateway", "model", "prices", "limits", "budget", "retries", "analysis", "strategies"}
@@ -55,7 +55,7 @@ def test_every_key_of_a_table_is_documented_with_its_default(heading: str) -> No
 
 
 def test_every_key_at_the_top_is_documented_and_every_table_has_its_heading() -> None:
-    fields = modelled(experiment.Experiment)
+    fields = modelled(sections.Experiment)
     assert documented("Top level") == {key: value for key, value in fields.items() if key not in SECTIONS}
     headings = {re.sub(r'[\[\]]|\."MODEL"', "", heading) for heading in TABLES} - {"The task file"}
     assert headings == SECTIONS == fields.keys() - documented("Top level").keys()

@@ -14,7 +14,7 @@ FORBIDDEN = [
     "pythonhosted" + r"\.org",
     r"registry\." + r"npmjs",
     r"(?<!\.\./)shared/(?!data)" + r"[A-Z]",
-    "claude" + r"(?! ?code)",
+    "generated " + r"(with|by) (an? )?(AI|LLM|model)\b",
     "anthropic" + r"\.com",
     r"\bas an " + "ai\\b",
     "co-authored" + "-by",
