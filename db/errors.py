@@ -4,6 +4,7 @@ DatabaseError
 ├── DatabaseUnreachable   nothing answers at the URL
 ├── NotMigrated           the schema is missing, older or newer than this program
 ├── UnknownRun            no run of that name
+├── ImportedRun           a run that came from a ledger file cannot be run
 └── LedgerInvalid         a ledger file that cannot be read, with its line
 """
 
@@ -22,6 +23,10 @@ class NotMigrated(DatabaseError):
 
 class UnknownRun(DatabaseError):
     """There is no run of that name."""
+
+
+class ImportedRun(DatabaseError):
+    """The run came from a ledger file: there is nothing to run it with."""
 
 
 class LedgerInvalid(DatabaseError):

@@ -1,7 +1,7 @@
 """Runs by name."""
 
 from db.connection import Connection, Row
-from db.errors import UnknownRun
+from db.errors import ImportedRun, UnknownRun
 from db.queries import SQL
 
 RUN_ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
@@ -60,7 +60,11 @@ def retry_trials(connection: Connection, *, run: int, state: str) -> int:
 
     Only jobs that failed or were cancelled are done again: answers that were paid for stay. A trial without any such
     job, whose answer failed its checks or that used up its steps, gets a new try with all of its jobs.
+
+    Raises:
+        ImportedRun: there is nothing to do it with.
     """
+    _refuse_imported(connection, run)
     with connection.transaction():
         rows = connection.execute(SQL["retry_trials"], {"run": run, "state": state}).fetchall()
         trials = [row["id"] for row in rows]
@@ -71,3 +75,12 @@ def retry_trials(connection: Connection, *, run: int, state: str) -> int:
             connection.execute(SQL["mark_due"], {"trials": trials})
             connection.execute(SQL["reopen_run"], {"run": run})
     return len(trials)
+
+
+def _refuse_imported(connection: Connection, run: int) -> None:
+    row = connection.execute(SQL["imported_run"], {"run": run}).fetchone()
+    if row is not None:
+        raise ImportedRun(
+            f"Run {row['run_id']!r} was imported from a ledger, which holds no task: it can be reported, not run. "
+            "Plan it from its experiment file under another run_id."
+        )

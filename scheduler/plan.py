@@ -86,6 +86,10 @@ def _continue(
 ) -> Plan:
     found = connection.execute(SQL["find_run"], {"run_id": loaded.run_id}).fetchone()
     assert found is not None
+    if found["experiment"].get("imported"):
+        raise RunChanged(
+            f"Run {loaded.run_id!r} was imported from a ledger. Give the new one its own run_id."
+        )
     if found["experiment_hash"] != loaded.experiment_hash:
         new = json.loads(json.dumps(loaded.document()))
         changes = differences(identity(found["experiment"]), identity(new))

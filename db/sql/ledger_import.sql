@@ -62,6 +62,9 @@ FROM staged
 ON CONFLICT (run_id) DO NOTHING
 RETURNING id;
 
+-- name: imported_run
+SELECT run_id FROM run WHERE id = %(run)s AND experiment ? 'imported';
+
 -- name: import_tasks
 INSERT INTO task (run, task_id, position, category, difficulty, weight, goal, files, checks, prompt_bytes)
 SELECT %(run)s, task_id, row_number() OVER (ORDER BY min(line)), '', '', 1, '', '{}', '[]', 0

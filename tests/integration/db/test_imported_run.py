@@ -9,13 +9,18 @@ import psycopg
 import pytest
 
 from db.connection import Connection
+from db.errors import ImportedRun
 from db.frames import read_frames
 from db.ledger_files import ledger_file
 from db.ledger_import import import_ledger
-from db.runs import find_run
+from db.runs import find_run, retry_trials
 from paretoken import cli
 from paretoken.ledger import write_ledger
+from scheduler.errors import RunChanged
+from scheduler.experiment import load
+from scheduler.plan import plan
 from scheduler.progress import progress
+from tests.experiments import write_experiment
 from tests.ledgers import row, unanswered, write_lines
 
 ROWS: list[dict[str, Any]] = [
@@ -47,9 +52,11 @@ def run_cli(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     return int(end.value.code or 0)
 
 
-def make(connection: Connection, tmp_path: Path, rows: list[dict[str, Any]] = ROWS) -> int:
+def make(
+    connection: Connection, tmp_path: Path, rows: list[dict[str, Any]] = ROWS, name: str = "theirs"
+) -> int:
     import_ledger(connection, ledger_file(write_lines(tmp_path / "l.jsonl", rows)))
-    return int(find_run(connection, "theirs")["id"])
+    return int(find_run(connection, name)["id"])
 
 
 def test_progress_counts_what_the_ledger_says(connection: Connection, tmp_path: Path) -> None:
@@ -101,6 +108,18 @@ def test_a_rerun_counts_by_its_last_try(connection: Connection, tmp_path: Path) 
     assert [tuple(line.values())[:3] for line in found] == [("t1", "ok", 2), ("t2", "failed", 2)]
     assert found[0]["reason"] is None
     assert "no used answer" in found[1]["reason"]
+
+
+def test_an_imported_run_is_not_run_again(connection: Connection, tmp_path: Path) -> None:
+    run = make(connection, tmp_path, [unanswered(run_id="test")], name="test")
+    with pytest.raises(ImportedRun, match="was imported from a ledger"):
+        retry_trials(connection, run=run, state="failed")
+    loaded = load(write_experiment(tmp_path))
+    with pytest.raises(
+        RunChanged, match=r"'test' was imported from a ledger\. Give the new one its own run_id"
+    ):
+        plan(connection, loaded, key_fingerprint="simulated", base_url="http://127.0.0.1:1")
+    assert connection.execute("SELECT state FROM trial").fetchall() == [{"state": "failed"}]
 
 
 def test_outcomes_are_unknown(connection: Connection, tmp_path: Path) -> None:
