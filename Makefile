@@ -38,6 +38,10 @@ $(VENV)/runs $(VENV)/develops: pyproject.toml requirements.lock
 	fi
 	@touch $@
 
+# The long form of tests/faults: about an hour. It prints the table of docs/reliability.md.
+soak: install
+	$(BIN)/python -m tests.faults.nemesis --seeds 1-10 --jobs 2000 --faults 30
+
 lock:
 	uv pip compile --quiet --universal --no-header --no-emit-index-url --python-version 3.11 --extra embedded --extra dev --no-annotate -o requirements.lock pyproject.toml
 

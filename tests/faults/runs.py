@@ -14,7 +14,8 @@ from workers.keys import read_key
 
 KEY_VARIABLE = "TEST_GATEWAY_KEY"
 KEY = "sk-test-1234567890"
-MOST_TASKS = 1000
+MOST_TASKS = 100
+CALLS_PER_TASK = 3 + 2 * 2
 
 STRATEGIES = """
 [[strategies]]
@@ -34,7 +35,7 @@ RETRIES = "[retries]\nmax_tries = 50\nbackoff_s = 0.1\nbackoff_max_s = 0.5\nmax_
 def begin(
     connection: Connection, folder: Path, gateway: SimulatedGateway, *, tasks: int, timeout_s: float = 5
 ) -> Plan:
-    """Plan a run; each task takes 7 calls or, where the debaters do not agree, 8."""
+    """Plan a run; each task takes `CALLS_PER_TASK` calls, and one more where the debaters do not agree."""
     path = write_experiment(
         folder,
         tasks=tasks,
