@@ -258,16 +258,15 @@ def _distinct(place: Ints, space: int) -> tuple[Ints, Ints]:
 
 
 def _rows(cells: Cells, winner: Ints, loser: Ints, weight: Floats, *, tie: bool) -> pl.DataFrame:
-    names = np.array(cells.strategies, dtype=object)
+    names = pl.Series(cells.strategies, dtype=pl.String)
     return pl.DataFrame(
         {
             "task": cells.task,
             "pair": cells.first * len(names) + cells.second,
-            "task_id": [cells.tasks[index] for index in cells.task],
-            "winner": names[winner].tolist(),
-            "loser": names[loser].tolist(),
+            "task_id": pl.Series(cells.tasks, dtype=pl.String).gather(cells.task),
+            "winner": names.gather(winner),
+            "loser": names.gather(loser),
             "tie": np.full(len(weight), tie),
             "weight": weight,
-        },
-        schema_overrides={"task_id": pl.String, "winner": pl.String, "loser": pl.String},
+        }
     )
