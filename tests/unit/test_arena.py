@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from arena_truth import ARENA, birds, truth
 
 from scheduler.errors import ExperimentInvalid
 from scheduler.experiment import load
+from tests.unit.arena_truth import ARENA, birds, truth
 from workers.checks import Check, CheckContext, check, run_checks
 
 TASKS = {

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
-from scripted_server import KEY, Behaviour, Server
 
+from tests.integration.gateway.scripted_server import KEY, Behaviour, Server
 from workers.gateway import Gateway
 
 

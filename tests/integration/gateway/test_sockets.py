@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
-from scripted_server import Exchange, Server, ask, completion
 
 from analysis.usage import UNKNOWN_USAGE
+from tests.integration.gateway.scripted_server import Exchange, Server, ask, completion
 from workers.gateway import Gateway, Outcome
 
 Serve = Callable[..., Awaitable[Server]]

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from scripted_server import KEY, Exchange, Server, ask, completion
 
 from analysis.usage import UNKNOWN_USAGE, Usage
+from tests.integration.gateway.scripted_server import KEY, Exchange, Server, ask, completion
 from workers.gateway import Gateway, Outcome
 
 Serve = Callable[..., Awaitable[Server]]
