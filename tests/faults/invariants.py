@@ -31,6 +31,8 @@ class Findings:
     """Unknown calls whose answer the gateway held back."""
     duplicates: int
     """Calls that were answered and are not used."""
+    spoilt: int
+    """Requests that the gateway answered with a fault, or not at all."""
     served: int
     served_unknown: int
     """Requests that were served and of which the ledger only knows that they may have been."""
@@ -202,6 +204,7 @@ def _money(jobs: Sequence[Row], calls: Sequence[Row], record: Sequence[Row]) -> 
         duplicates=sum(
             call["status"] == "ok" and (call["job"], call["attempt"]) not in answered for call in calls
         ),
+        spoilt=sum(request["fault"] is not None for request in record),
         served=len(served),
         served_unknown=sum(name in served for name in unknown),
         tokens_served=sum(tokens.values()),
