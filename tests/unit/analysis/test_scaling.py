@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from analysis.options import Options
-from analysis.scaling import Points, Step, recommended
+from analysis.scaling import Points, Step, order_depends_on_zero, recommended
 
 NONE = float("nan")
 
@@ -101,3 +101,20 @@ def placed(tokens: list[float], elo: list[float]) -> Points:
 )
 def test_recommended(tokens: list[float], elo: list[float], threshold: float, best: int | None) -> None:
     assert recommended(placed(tokens, elo), Options(threshold=threshold)) == best
+
+
+@pytest.mark.parametrize(
+    ("tokens", "elo", "depends"),
+    [
+        # 990/1000 < 1010/1010 as it is; with b at 1000, 980/1000 < 1000/1010 and with a, 1000/1000 < 1020/1010.
+        ([1000, 1010], [990, 1010], False),
+        # 1000/1000 = 1.000 > 1015/1016 = 0.999; with b at 1000, 985/1000 = 0.985 > 1000/1016 = 0.984.
+        ([1000, 1016], [1000, 1015], False),
+        # 900/1000 < 1000/1105 = 0.905; with a at 1000, 1.0 > 1100/1105.
+        ([1000, 1105], [900, 1000], True),
+    ],
+)
+def test_order_by_elo_per_1k_can_depend_on_the_zero(
+    tokens: list[float], elo: list[float], depends: bool
+) -> None:
+    assert order_depends_on_zero(placed(tokens, elo)) is depends
