@@ -29,15 +29,18 @@ _STATES = ("ok", "failed", "over_budget", "review", "cancelled", "running", "pen
 
 
 class Rate:
-    """Calls per second over the last looks; unknown while the run is still getting under way."""
+    """Calls done with per second over the last looks, attempts that failed not among them.
+
+    Unknown while the run is still getting under way.
+    """
 
     def __init__(self) -> None:
         self._seen: list[tuple[float, int]] = []
 
-    def add(self, calls: int) -> None:
+    def add(self, done: int) -> None:
         # Before its first answer a run starts processes and proves its key: that says nothing of its pace.
-        if calls:
-            self._seen = [*self._seen[-_WINDOW:], (time.monotonic(), calls)]
+        if done:
+            self._seen = [*self._seen[-_WINDOW:], (time.monotonic(), done)]
 
     @property
     def calls_per_s(self) -> float | None:
@@ -98,7 +101,7 @@ def _looks(
         began = time.monotonic()
         seen = progress(connection, run_id)
         took_s = time.monotonic() - began
-        rate.add(seen.calls)
+        rate.add(sum(seen.jobs.values()) - seen.open_jobs)
         yield seen, rate
         if seen.state != "running":
             return
