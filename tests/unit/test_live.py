@@ -1,7 +1,8 @@
 """The words in which a run's state is shown."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -9,7 +10,7 @@ from paretoken.live import Rate, describe
 from scheduler.progress import Progress, Wait
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-RUNNING = Progress(
+GIVEN: dict[str, Any] = dict(
     run=1,
     run_id="test",
     state="running",
@@ -33,6 +34,8 @@ RUNNING = Progress(
     in_flight=4,
     waiting=1,
 )
+# Whatever else there is to know of a run, this one has nothing of it.
+RUNNING = Progress(**dict.fromkeys((field.name for field in fields(Progress)), {}) | GIVEN)
 HOLD = Wait(why="hold", model="m", until=NOW, reason="429", jobs=12)
 
 
