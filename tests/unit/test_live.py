@@ -10,32 +10,32 @@ from paretoken.live import Rate, describe
 from scheduler.progress import Progress, Wait
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-GIVEN: dict[str, Any] = dict(
-    run=1,
-    run_id="test",
-    state="running",
-    reason=None,
-    simulated=False,
-    created_at=NOW,
-    finished_at=None,
-    trials={"pending": 5, "ok": 2, "running": 1, "failed": 1},
-    jobs={"pending": 12, "queued": 3, "running": 5, "ok": 20, "failed": 1},
-    ok_calls=20,
-    error_calls=3,
-    unknown_calls=1,
-    input_tokens=1_234,
-    output_tokens=567,
-    cost_usd=0.25,
-    unpriced_models=[],
-    unknown_usage_calls=0,
-    errors={"rate_limit": 3, "timeout": 1},
-    waits=[],
-    workers=2,
-    in_flight=4,
-    waiting=1,
-)
+GIVEN: dict[str, Any] = {
+    "run": 1,
+    "run_id": "test",
+    "state": "running",
+    "reason": None,
+    "simulated": False,
+    "created_at": NOW,
+    "finished_at": None,
+    "trials": {"pending": 5, "ok": 2, "running": 1, "failed": 1},
+    "jobs": {"pending": 12, "queued": 3, "running": 5, "ok": 20, "failed": 1},
+    "ok_calls": 20,
+    "error_calls": 3,
+    "unknown_calls": 1,
+    "input_tokens": 1_234,
+    "output_tokens": 567,
+    "cost_usd": 0.25,
+    "unpriced_models": [],
+    "unknown_usage_calls": 0,
+    "errors": {"rate_limit": 3, "timeout": 1},
+    "waits": [],
+    "workers": 2,
+    "in_flight": 4,
+    "waiting": 1,
+}
 # Whatever else there is to know of a run, this one has nothing of it.
-RUNNING = Progress(**dict.fromkeys((field.name for field in fields(Progress)), {}) | GIVEN)
+RUNNING = Progress(**{field.name: {} for field in fields(Progress)} | GIVEN)
 HOLD = Wait(why="hold", model="m", until=NOW, reason="429", jobs=12)
 
 
