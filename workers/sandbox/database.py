@@ -141,13 +141,24 @@ class _Failed(Exception):
 
 def read_csv(text: str) -> tuple[list[str], list[list[str]]]:
     """Header and rows. Raises `Refused` for what is no table."""
+    header, rows = read_rows(text)
+    if uneven := uneven_rows(header, rows):
+        raise Refused(f"row {uneven[0]} of the CSV has not as many fields as its header")
+    return header, rows
+
+
+def read_rows(text: str) -> tuple[list[str], list[list[str]]]:
+    """Header and rows, which may have any number of fields. Raises `Refused` for what is no CSV."""
     try:
         header, *rows = csv.reader(text.splitlines())
     except (ValueError, csv.Error) as error:
         raise Refused(f"no CSV with a header ({error})") from None
-    if uneven := next((number for number, row in enumerate(rows, start=1) if len(row) != len(header)), None):
-        raise Refused(f"row {uneven} of the CSV has not as many fields as its header")
     return header, rows
+
+
+def uneven_rows(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
+    """Numbers, from 1, of the rows that have not as many fields as the header."""
+    return [number for number, row in enumerate(rows, start=1) if len(row) != len(header)]
 
 
 def typed(cells: Sequence[str | None]) -> tuple[str, Sequence[Any]]:

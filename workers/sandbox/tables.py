@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from workers.sandbox.database import READ_ONLY, Database, read_csv, typed
+from workers.sandbox.database import READ_ONLY, Database, read_rows, typed, uneven_rows
 from workers.sandbox.errors import Refused
 from workers.sandbox.limits import limit_cpu
 
 COMMON_VALUES = 5
+UNEVEN_ROWS = 20
 
 
 def sql(
@@ -50,11 +51,17 @@ def query(
 
 
 def describe(*, csv_text: str, nulls: Sequence[str]) -> dict[str, Any]:
-    """Number of rows, and per column its name, type, nulls, distinct values and range or most common values."""
-    header, rows = read_csv(csv_text)
-    columns = zip(*rows, strict=True) if rows else [()] * len(header)
+    """Number of rows, and per column its name, type, nulls, distinct values and range or most common values.
+
+    `uneven` rows, which have not as many fields as the header, are named and count in no column.
+    """
+    header, rows = read_rows(csv_text)
+    uneven = uneven_rows(header, rows)
+    even = [row for row in rows if len(row) == len(header)]
+    columns = zip(*even, strict=True) if even else [()] * len(header)
     return {
         "rows": len(rows),
+        "uneven": uneven[:UNEVEN_ROWS],
         "columns": [_column(name, cells, nulls) for name, cells in zip(header, columns, strict=True)],
     }
 

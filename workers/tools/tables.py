@@ -27,6 +27,12 @@ class DescribeCsv(Tool):
         lines = [", ".join(f"{key} {value}" for key, value in column.items()) for column in found["columns"]]
         tables = {file: table for table, file in _tables(folder).items()}
         heading = f"{self.name}: {found['rows']} rows, table {tables.get(self.name, 'none')} in SQL"
+        if found["uneven"]:
+            numbers = ", ".join(map(str, found["uneven"]))
+            heading += (
+                f"\nDamaged: these rows have not {len(found['columns'])} fields: {numbers}. They count in no column "
+                "below, and SQL cannot be used before they are put right."
+            )
         return "\n".join([heading, *lines])
 
 

@@ -66,6 +66,20 @@ def test_what_was_written_can_be_read_queried_and_written_anew() -> None:
     assert (files.written, files.changed) == ({"a b.csv": b"x\n5\n"}, {"a b.csv"})
 
 
+def test_a_damaged_csv_is_described_and_not_queried() -> None:
+    files = Folder(task_files={"x.csv": b"a,b\n1,2\n3\n5,6\n7,8,9\n"})
+    text = use("describe_csv", {"name": "x.csv"}, files)
+    assert text.splitlines() == [
+        "x.csv: 4 rows, table x in SQL",
+        "Damaged: these rows have not 2 fields: 2, 4. They count in no column below, and SQL cannot be used before "
+        "they are put right.",
+        "name a, type integer, nulls 0, distinct 2, min 1, max 5, mean 3.0",
+        "name b, type integer, nulls 0, distinct 2, min 2, max 6, mean 4.0",
+    ]
+    told = use("query_csv", {"sql": "SELECT * FROM x"}, files)
+    assert told == "Error: row 2 of the CSV has not as many fields as its header"
+
+
 def test_two_files_of_one_name_are_two_tables() -> None:
     files = Folder(task_files={"a/x.csv": b"n\n1\n", "b/x.csv": b"n\n2\n"})
     assert use("query_csv", {"sql": "SELECT x.n, x__2.n FROM x, x__2"}, files) == "n | n\n1 | 2"
