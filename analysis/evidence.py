@@ -89,6 +89,9 @@ def refuse_mixed(calls: pl.DataFrame) -> None:
     """Raises `FrameError` where one strategy's calls come from several models or prompts."""
     if "strategy" not in calls.columns:
         return
+    # Judges' calls are not a strategy's own, whichever model makes them.
+    kind = pl.col("kind") if "kind" in calls.columns else pl.lit("generation")
+    calls = calls.filter(pl.col("strategy").is_not_null() & (kind.fill_null("generation") == "generation"))
     for name in ("model", "prompt_hash"):
         if name not in calls.columns:
             continue

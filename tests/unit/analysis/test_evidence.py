@@ -202,3 +202,10 @@ def test_mixed_calls_can_be_allowed() -> None:
         strategy=pl.lit("a"), model=pl.Series(["m", "n"]), repeat=pl.Series(["1", "2"])
     )
     assert given(calls=mixed, allow_mixed=True).outcomes.height == 2
+
+
+def test_a_judges_model_does_not_make_a_strategy_mixed() -> None:
+    judged = CALLS.with_columns(
+        strategy=pl.lit("a"), model=pl.Series(["m", "n"]), kind=pl.Series(["generation", "judge"])
+    )
+    assert given(calls=judged).outcomes.height == 1
