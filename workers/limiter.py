@@ -9,27 +9,28 @@ everyone who waits holds a slot of his own: nobody polls, and no herd is woken. 
 charges nothing and answers the wait that is left; whoever asks just before sending learns of a cool-down.
 
 **Windows.** A call's slot is the moment when it, and all that was charged before it, is paid for by a bucket
-that starts empty, holds b = 0.02 L and fills with r = 0.98 L per 61.2 s, L being the limit per minute. So any
-60 s hold at most b + 60 r = 0.981 L of sends, and at most b + 61.2 r = L if sends are up to 1.2 s late; a
-steady load uses 60 r / L = 96 %. For requests this is exact, but for k waiters that give up while others stand
-behind them: they can put k more into one window. For tokens it holds as far as the charges equal what the
-gateway counts.
+that starts empty, holds b = 0.02 L and fills with r = 0.98 L per 61.2 s, L being the limit per minute. Slots are
+given in order, and at a call's slot no bucket counts as fuller than b (or than the call, if that is larger),
+whatever the call waited for. So the calls sent from s to t cost at most b + r (t - s): any 60 s hold at most
+b + 60 r = 0.981 L, and at most b + 61.2 r = L when sends are up to 1.2 s late; a steady load uses 60 r / L =
+96 %. For requests this is exact, but for k waiters that give up while others stand behind them: they can put k
+more into one window. For tokens L is 0.98 of the limit (a steady load uses 94 %), it holds as far as the charges
+equal what the gateway counts, and a single call larger than b adds what it is larger.
 
 **Token estimates** are upper bounds, often eight times too high. A call in flight therefore counts with its
 estimate times actual / estimated, both summed over about the last 50 successful calls of the lane (starting at
 1); `settle` puts the actual tokens in its place. When the ratio moves, the calls in flight are re-rated with
 it, and no level rises above b: what too high estimates held back can't be sent later as a burst. What is left
-is the error in the sum of the calls in flight, whether the gateway counts at arrival or at completion. The 4 %
-of headroom are for it. A sudden change of mix shows until the first of the new calls settle. A gateway that
-counts `max_tokens` answers 429, and is then obeyed.
+is the error in the sum of the calls in flight, and for a gateway that counts at completion how much that sum
+varies: the headroom of 6 % is for it. A sudden change of mix shows until the first of the new calls settle. A
+gateway that counts `max_tokens` answers 429, and is then obeyed.
 
 **Concurrency** adapts between 1 and 1024, starting at 8. A success that waited for no limit, with at least half
-of the slots in use, adds 1/c (1 while the last 429 is over a minute old); a 429 takes it to 0.7 c, once per
-cool-down.
+of the slots in use, adds 1/c, or 1 when the last 429 is a minute old (half a minute in a lane with limits); a 429
+takes it to 0.7 c, once per cool-down and duration of a call.
 
 **Cool-downs** stop everybody: slots still held move back by their length, new ones come after them, and calls
-leave them in single file. A 429 that names no time, or the same short one again and again, costs 1, 2, 4 ...
-30 s.
+leave them in single file. Where 429s name no time, or keep coming back, they last 1, 2, 4 ... 30 s.
 
     LimiterError
     └── LimiterUnavailable    no answer from Redis: wait and ask again, never send without an answer

@@ -1,7 +1,8 @@
 -- May this call be sent, and when? Answers {granted 0/1, wait in ms, reason, concurrency left}.
 -- ARGV: id, estimate, lease ms, longest wait ms, requests a minute, tokens a minute, concurrency (0: no limit)
 local id, estimate, lease, max_wait = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local request_limit, token_limit, cap = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+local request_limit, cap = tonumber(ARGV[5]), tonumber(ARGV[7])
+local token_limit = tonumber(ARGV[6]) * 0.98 -- what calls in flight will use is known by estimate only
 
 -- A caller without a limit does not wait for one, but is charged where the lane has one from others.
 if request_limit > 0 then lane.request_limit = request_limit end
@@ -56,10 +57,13 @@ end
 -- The slot: when everything before this call and the call itself are paid for.
 local slot, reason = now, 'ok'
 local function not_before(time, why)
-  if time > slot then slot, reason = math.ceil(time), why end
+  if time > slot then slot, reason = time, why end
 end
 if request_limit > 0 then not_before(lane.at + (1 - lane.requests) / rate(request_limit), 'requests') end
 if token_limit > 0 then not_before(lane.at + (expected - token_level()) / rate(token_limit), 'tokens') end
+-- Never before a slot given earlier: a call that waits for one bucket must not come on top of those for which the
+-- other bucket fills in the meantime.
+if own > 0 then not_before(lane.last + lane.lag, token_limit > 0 and 'tokens' or 'requests') end
 local queue = slot - now - cool_left
 not_before(lane.cool, 'cool_down')
 not_before(lane.pace, 'cool_down')
@@ -76,7 +80,12 @@ if lane.gap > 0 then
   local over = lane.pace <= now and lane.gap <= closest
   lane.pace, lane.gap = slot + lane.gap, over and 0 or math.max(closest, lane.gap * 0.95)
 end
+-- At its slot, no more than the burst (or the call, if larger) may have gathered in either bucket.
+local function fullest(limit, call) return math.max(BURST * limit, call) - rate(limit) * (slot - lane.at) end
+lane.requests = math.min(lane.requests, fullest(lane.request_limit, 1))
+lane.tokens = math.min(lane.tokens, fullest(lane.token_limit, expected) + ratio() * lane.reserved)
 if lane.request_limit > 0 then lane.requests = lane.requests - 1 end
 lane.reserved = lane.reserved + estimate
+lane.last = math.max(lane.last, slot - lane.lag)
 redis.call('HSET', HELD, id, string.format('%.17g %.17g %s', estimate, slot - lane.lag, reason))
 return grant(slot, reason)

@@ -3,8 +3,10 @@
 local id, tokens, result, told = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
 local MEMORY = 0.99           -- the ratio remembers about the last 100 calls ...
 local PRIOR = 4               -- ... and starts as if four calls had used all that was estimated
-local CALM = 60000            -- so long after the last 429, concurrency grows by doubling again
-local FORGIVE = 1 / 50        -- strikes forgiven per success: repeated 429s settle at one in some 50 calls
+-- With limits known, a 429 is rare and says little: concurrency doubles again 30 s after it and each success forgives
+-- a strike. Without, concurrency is what finds the limit: 60 s, and repeated 429s settle at one in some 50 calls.
+local limited = lane.request_limit > 0 or lane.token_limit > 0
+local CALM, FORGIVE = limited and 30000 or 60000, limited and 1 or 1 / 50
 local MOST_STRIKES = 6        -- 1, 2, 4, 8, 16, 30 s
 
 local function learn_ratio(held)
@@ -30,10 +32,16 @@ local function succeed(held, in_flight)
   grow(held, in_flight)
 end
 
--- One cut per cool-down: the 429s of calls that were already under way belong to the same one.
+-- One cut per cool-down (the 429s of calls that were already under way belong to the same one) and per duration of
+-- a call: so long a cut takes to show.
+local function cut()
+  if now < lane.cut_at + lane.hold then return end
+  lane.cut_at, lane.concurrency = now, math.max(1, lane.concurrency * 0.7)
+end
+
 local function cool_down()
   if now >= lane.cool then
-    lane.concurrency = math.max(1, lane.concurrency * 0.7)
+    cut()
     lane.strikes = math.min(MOST_STRIKES, lane.strikes + 1)
   end
   lane.throttled_at = now

@@ -14,34 +14,32 @@ local KEEP = 172800000            -- a lane unused for two days is forgotten
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
-local DEFAULTS = {
-  requests = 0, tokens = 0,             -- levels of the two buckets; a missing bucket starts empty
-  at = now,                             -- when the levels were true; ahead of now in a cool-down: nothing refills
-  request_limit = 0, token_limit = 0,   -- per minute, as last told; 0: none
-  reserved = 0,                         -- estimates of the calls in flight, not yet taken off `tokens`
-  actual = 0, estimated = 0,            -- decayed sums over successful calls; their ratio sharpens an estimate
-  concurrency = START_CONCURRENCY, hold = 0, -- adaptive; mean time from sending to settling, 0: not known yet
-  cool = 0, strikes = 0, throttled_at = 0,   -- cool-down's end; recent cool-downs; last 429
-  lag = 0,                              -- all cool-downs so far: every slot that is held moves with it
-  pace = 0, gap = 0,                    -- next free place in the file that leaves a cool-down; its distance, 0: none
+local FIELDS = { -- name, value of a lane that is not known yet
+  'requests', 0, 'tokens', 0,           -- levels of the two buckets; a missing bucket starts empty
+  'at', now,                            -- when the levels were true; ahead of now in a cool-down: nothing refills
+  'request_limit', 0, 'token_limit', 0, -- per minute, as last told; 0: none
+  'reserved', 0,                        -- estimates of the calls in flight, not yet taken off `tokens`
+  'actual', 0, 'estimated', 0,          -- decayed sums over successful calls; their ratio sharpens an estimate
+  'concurrency', START_CONCURRENCY,     -- adaptive
+  'hold', 0,                            -- mean ms from sending to settling; 0: not known yet
+  'cool', 0,                            -- end of the cool-down
+  'strikes', 0, 'throttled_at', 0,      -- recent cool-downs; last 429
+  'cut_at', 0,                          -- when concurrency was last cut
+  'last', 0,                            -- latest slot given, without the lag
+  'lag', 0,                             -- all cool-downs so far: every slot that is held moves with it
+  'pace', 0, 'gap', 0,                  -- next free place in the file that leaves a cool-down; its distance, 0: none
 }
-local FIELDS = {}
-for name in pairs(DEFAULTS) do FIELDS[#FIELDS + 1] = name end
-table.sort(FIELDS)
-
-local lane = {}
-for i, value in ipairs(redis.call('HMGET', LANE, unpack(FIELDS))) do
-  lane[FIELDS[i]] = tonumber(value or DEFAULTS[FIELDS[i]])
+local lane, row = {}, {}
+for i = 1, #FIELDS, 2 do row[#row + 1] = FIELDS[i] end
+for i, value in ipairs(redis.call('HMGET', LANE, unpack(row))) do
+  lane[row[i]] = tonumber(value or FIELDS[2 * i])
 end
 
 local function save()
-  local row = {}
-  for _, name in ipairs(FIELDS) do
-    row[#row + 1] = name
-    row[#row + 1] = lane[name]
-  end
-  redis.call('HSET', LANE, unpack(row))
-  for _, key in ipairs(KEYS) do redis.call('PEXPIRE', key, KEEP + math.max(0, math.ceil(lane.cool - now))) end
+  for i = 1, #FIELDS, 2 do FIELDS[i + 1] = lane[FIELDS[i]] end
+  redis.call('HSET', LANE, unpack(FIELDS))
+  local keep = KEEP + math.max(0, math.ceil(lane.cool - now))
+  for _, key in ipairs(KEYS) do redis.call('PEXPIRE', key, keep) end
 end
 
 local function rate(limit) return limit * (1 - BURST) / WINDOW end -- per ms

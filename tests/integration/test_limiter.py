@@ -1,6 +1,7 @@
 """Every decision of the limiter, by the real scripts on a real server, with a clock that the test moves."""
 
 import asyncio
+import heapq
 import math
 import random
 import socket
@@ -23,8 +24,8 @@ TOKENS = Limits(tokens_per_minute=60_000)
 NO_LIMITS = Limits()
 PER_S = 600 * 0.98 / 61.2
 """Requests a second that a limit of 600 a minute is served with: 9.608."""
-TOKENS_PER_S = 60_000 * 0.98 / 61.2
-"""960.8 for a limit of 60,000 a minute."""
+TOKENS_PER_S = 0.98 * 60_000 * 0.98 / 61.2
+"""941.6 for a limit of 60,000 a minute, of which 2 % are kept for the error in estimates."""
 
 
 class Clock:
@@ -148,12 +149,12 @@ async def test_settling_puts_the_actual_tokens_in_place_of_the_estimate(limiter,
 @pytest.mark.parametrize("times", [1, 2])
 async def test_giving_up_refunds_once(limiter, times):
     both = Limits(requests_per_minute=600, tokens_per_minute=60_000)
-    await ask(limiter, "stays", 500, both)
-    await ask(limiter, "goes", 1000, both)
+    await ask(limiter, "stays", 50, both)
+    await ask(limiter, "goes", 100, both)
     for _ in range(times):
         await limiter.give_up(LANE, "goes")
     view = await limiter.view(LANE)
-    assert (view.requests_level, view.tokens_level, view.in_flight) == (-1, -500, 1)
+    assert (view.requests_level, view.tokens_level, view.in_flight) == (-1, -50, 1)
 
 
 async def test_estimates_are_sharpened_by_what_calls_really_use(limiter):
@@ -190,7 +191,7 @@ async def test_an_expired_lease_frees_concurrency_and_keeps_the_tokens_charged(l
     assert await ask(limiter, "b", 0, one) == NOW
     view = await limiter.view(LANE)
     filled = (1000 / TOKENS_PER_S + 5.01) * TOKENS_PER_S
-    assert view.tokens_level == pytest.approx(min(-1000 + filled, 1200), abs=1)
+    assert view.tokens_level == pytest.approx(min(-1000 + filled, 0.02 * 0.98 * 60_000), abs=1)
     await limiter.settle(LANE, "lost", tokens=0, result="ok")  # too late to change anything
     assert (await limiter.view(LANE)).tokens_level == view.tokens_level
 
@@ -293,30 +294,55 @@ async def test_429s_that_name_no_time_cool_down_longer_and_longer(limiter, clock
     assert lengths == [1, 2, 4, 8, 16, 30, 30]
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 async def test_no_60_s_window_holds_more_than_the_limit(redis, clock, seed):
-    """Bursts, pauses, cool-downs and late senders; every call uses what was estimated."""
+    """Several hold slots at once; bursts, pauses, cool-downs, late senders, and estimates that are too high."""
     limits = Limits(requests_per_minute=120, tokens_per_minute=24_000)
     limiter, rng = ClockedLimiter(redis, clock, max_wait_s=10_000), random.Random(seed)
     sends: list[tuple[float, int]] = []
-    for n in range(700):
-        clock.now_s += rng.choice([0, 0, 0, 0, 0.3, 1, 2, 40 if rng.random() < 0.1 else 0])
-        tokens = rng.choice([10, 100, 200, 300, 1000])
+    holders: list[tuple[float, str, int]] = []
+
+    async def send_the_next() -> None:
+        at_s, name, tokens = heapq.heappop(holders)
+        clock.now_s = max(clock.now_s, at_s)
+        decision = await ask(limiter, name, tokens, limits)
+        if decision.wait_s:  # a cool-down came between
+            heapq.heappush(holders, (clock.now_s + decision.wait_s, name, tokens))
+            return
+        used = tokens if rng.random() < 0.5 else tokens // 8
+        sends.append((clock.now_s + rng.random() * 1.2, used))
+        await limiter.settle(LANE, name, tokens=used, result="ok")
+
+    for n in range(500):
+        next_s = clock.now_s + rng.choice([0, 0, 0, 0.3, 1, 40 if rng.random() < 0.1 else 0])
+        while holders and holders[0][0] <= next_s:
+            await send_the_next()
+        clock.now_s = max(clock.now_s, next_s)
         if rng.random() < 0.01:
             await limiter.settle(
                 LANE, "unknown", tokens=None, result="throttled", cool_down_s=rng.random() * 9
             )
-        decision = await ask(limiter, str(n), tokens, limits)
-        while decision.wait_s:
-            clock.now_s += decision.wait_s
-            decision = await ask(limiter, str(n), tokens, limits)
-        sends.append((clock.now_s + rng.random() * 1.2, tokens))
-        await limiter.settle(LANE, str(n), tokens=tokens, result="ok")
+        tokens = rng.choice([10, 100, 200, 300, 400])
+        while not (decision := await ask(limiter, str(n), tokens, limits)).granted:
+            await send_the_next()
+        heapq.heappush(holders, (clock.now_s + decision.wait_s, str(n), tokens))
+    while holders:
+        await send_the_next()
+    assert len(sends) == 500
     sends.sort()
     for start_s, _ in sends:
-        window = [tokens for at_s, tokens in sends if start_s <= at_s < start_s + 60]
+        window = [used for at_s, used in sends if start_s <= at_s < start_s + 60]
         assert len(window) <= 120
         assert sum(window) <= 24_000
+
+
+async def test_a_slot_never_comes_before_one_given_earlier(limiter):
+    """A call that waits long for tokens, then small ones: their requests don't come on top of its."""
+    both = Limits(requests_per_minute=600, tokens_per_minute=60_000)
+    waits = [(await ask(limiter, str(n), tokens, both)).wait_s for n, tokens in enumerate([3000, 1, 1])]
+    assert waits == pytest.approx([3000 / TOKENS_PER_S, 3001 / TOKENS_PER_S, 3002 / TOKENS_PER_S], abs=0.002)
+    await limiter.give_up(LANE, "0")
+    assert (await ask(limiter, "3", 1, both)).wait_s == pytest.approx(waits[2], abs=0.002)
 
 
 async def test_after_a_flush_it_works_on_starting_empty(limiter, redis):
