@@ -22,19 +22,27 @@ class CommandLine:
 
     def __call__(self, *arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
         """Run to the end, whatever the exit code. `variables` are added to the environment; empty ones are unset."""
+        started = self.start(*arguments, **variables)
+        try:
+            stdout, stderr = started.communicate(timeout=TIMEOUT_S)
+        finally:
+            started.kill()
+        return subprocess.CompletedProcess(started.args, started.returncode, stdout, stderr)
+
+    def start(self, *arguments: str | Path, **variables: str) -> subprocess.Popen[str]:
+        """The same, without waiting for its end."""
         inherited = {
             name: os.environ[name] for name in ("PATH", "CI", "LD_LIBRARY_PATH") if name in os.environ
         }
         environment = inherited | {"HOME": str(self.folder)} | self.environment | variables
-        return subprocess.run(
+        return subprocess.Popen(
             [sys.executable, "-m", "paretoken", *map(str, arguments)],
             cwd=self.folder,
             env={name: value for name, value in environment.items() if value},
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=TIMEOUT_S,
-            check=False,
         )
 
     def must(self, *arguments: str | Path, **variables: str) -> str:

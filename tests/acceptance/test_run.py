@@ -3,10 +3,14 @@
 import csv
 import json
 import shutil
+import signal
 from pathlib import Path
 
-from tests.acceptance.conftest import CommandLine
-from tests.experiments import write_experiment
+import pytest
+
+from paretoken.simulator import launch
+from tests.acceptance.conftest import TIMEOUT_S, CommandLine
+from tests.experiments import GATEWAY, write_experiment
 from tests.third_party import ask, llmock
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "arena"
@@ -55,6 +59,38 @@ def read(folder: Path, name: str) -> str:
 def rows_of(folder: Path) -> list[dict[str, str]]:
     with (folder / "strategy_tokens.csv").open(newline="") as file:
         return list(csv.DictReader(file))
+
+
+def test_a_run_that_was_interrupted_goes_on_where_it_stopped(
+    paretoken: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = "sk-test-1234567890"
+    monkeypatch.setenv("TEST_GATEWAY_KEY", key)
+    tasks = write_experiment(paretoken.folder, tasks=40).with_name("tasks.jsonl")
+    with launch(tasks=tasks, api_key_env="TEST_GATEWAY_KEY", latency_ms=500) as gateway:
+        file = write_experiment(
+            paretoken.folder,
+            tasks=40,
+            gateway=GATEWAY.format(base_url=gateway.base_url),
+            strategies=STRATEGIES,
+            more="[limits]\nconcurrency = 4\n",
+        )
+        first = paretoken.start("run", file, "--out", "out", TEST_GATEWAY_KEY=key)
+        assert first.stderr is not None
+        # Answers have come in, and more are on their way.
+        while ": 0 done" in (line := first.stderr.readline()) or "trials; calls" not in line:
+            assert line, "it ended by itself"
+        first.send_signal(signal.SIGINT)
+        _, said = first.communicate(timeout=TIMEOUT_S)
+        assert first.returncode == 130, said
+        assert "Traceback" not in said
+        assert json.loads(paretoken("status", "test", "--json").stdout)["state"] == "paused"
+        paretoken.must("run", file, "--out", "out", TEST_GATEWAY_KEY=key)
+        served = sorted(row["response_id"] for row in gateway.record() if row["served"])
+    rows = [json.loads(line) for line in read(paretoken.folder, "out/ledger.jsonl").splitlines()]
+    # 40 x (1 + 3) calls, each paid for once.
+    assert len(served) == 160
+    assert sorted(row["response_id"] for row in rows) == served
 
 
 def test_the_arena_on_a_third_partys_gateway(paretoken: CommandLine) -> None:
