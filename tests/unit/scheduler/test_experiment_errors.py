@@ -8,15 +8,13 @@ import pytest
 
 from scheduler.errors import ExperimentInvalid
 from scheduler.experiment import load
+from scheduler.sections import Experiment
 from tests.experiments import write_experiment
 
 STRATEGY = '[[strategies]]\nname = "baseline"\nkind = "single"'
 PRICE = '[prices."sim-small"]\ninput_usd_per_1m = 0.15'
 NAMES = "1 to 100 characters, no line breaks or other control characters"
-TOP = (
-    "Allowed: allow_commands, analysis, budget, gateway, limits, model, prices, repeats, reruns_on_failed_check, "
-    "retries, run_id, seed, source_platform, strategies, tasks."
-)
+TOP = f"Allowed: {', '.join(sorted(Experiment.model_fields))}."
 
 # what is replaced in a good file, by what, and what is said
 MISTAKES: dict[str, tuple[str, str, str]] = {
