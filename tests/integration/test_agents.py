@@ -17,7 +17,9 @@ from paretoken.processes import Crew
 from scheduler.experiment import load
 from scheduler.plan import Plan, plan
 from tests.integration.chat_server import ChatServer, chat_server, tool_call
+from tests.third_party import ask, llmock
 from workers.keys import read_key
+from workers.tools import TOOLS
 
 CSV = "species,mass\n" + "".join(f"Adelie,{mass}\n" for mass in range(1, 13)) + "Gentoo,NA\n"
 REFERENCE = "the-reference-that-nobody-may-see"
@@ -214,3 +216,20 @@ def test_another_worker_goes_on_with_the_files_of_one_that_was_killed(
     assert (row["state"], row["confirmed_success"]) == ("ok", True)
     assert len(server.requests) == 4  # the second one twice
     assert row["answer"].startswith('8, as in Lines 1 to 1 of 1:\n{"count": 8}')
+
+
+def test_an_agent_works_with_a_gateway_that_nobody_here_wrote(
+    connection: Connection, tmp_path: Path, key: str, crew: Crew
+) -> None:
+    with llmock(tmp_path / "llmock.log", "--tool-mode", "auto") as address:
+        run = planned(connection, tmp_path, ChatServer(base_url=f"{address}/v1"), key)
+        row = ended(connection, crew)
+        asked = ask(address, "requests")
+    # It calls a tool that is offered, and answers when it has a result.
+    assert (row["state"], row["detail"]) == ("ok", {"steps": 2})
+    assert asked["count"] == 2
+    [call] = connection.execute("SELECT tool_calls FROM call WHERE tool_calls IS NOT NULL").fetchall()
+    assert call["tool_calls"][0]["function"]["name"] in TOOLS
+    rows = [json.loads(line) for line in export_lines(connection, run=run.run)]
+    assert [(row["round"], row["status"], row["used"]) for row in rows] == [(1, "ok", True), (2, "ok", True)]
+    assert all(row["total_tokens"] > 0 for row in rows)
