@@ -22,6 +22,8 @@ _OPTIONS: dict[str, Any] = {
     "keepalives_count": 4,
 }
 
+_RECONNECT_S = 4.0
+
 
 def sqlalchemy_url(database_url: str) -> str:
     """The same URL with the driver that SQLAlchemy shall use."""
@@ -45,6 +47,9 @@ def pool(database_url: str, *, size: int, application: str) -> AsyncConnectionPo
         min_size=1,
         max_size=size,
         open=False,
+        # Its back-off doubles without a bound, so that after a minute's outage it would not look for a minute: leases
+        # would be over long since. Given up, a connection is tried anew as soon as somebody wants one.
+        reconnect_timeout=_RECONNECT_S,
         kwargs={"autocommit": True, "application_name": application, **_OPTIONS},
         connection_class=psycopg.AsyncConnection[DictRow],
     )

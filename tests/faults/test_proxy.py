@@ -74,6 +74,25 @@ def test_a_scheduler_that_never_hears_of_its_commit(
     nothing_happened(check(connection, planned.run, record))
 
 
+def test_an_outage_in_which_all_calls_finish(
+    connection: Connection, tmp_path: Path, gateway: SimulatedGateway, cast: Cast, postgres: Proxy
+) -> None:
+    """What was answered meanwhile is settled before anybody takes the worker for dead."""
+    gateway.set_faults([{"kind": "slow_body", "duration_s": 16.0}])
+    cast.lease_s = 6.0
+    planned = begin(connection, tmp_path, gateway, tasks=TASKS, timeout_s=60)
+    far = replace(cast.services, database_url=postgres.url)
+    cast.scheduler(services=far)
+    cast.worker(services=far)
+    until(lambda: gateway.stats()["in_flight"] >= 4, "calls in flight")
+    postgres.close()
+    gateway.set_faults([])
+    until(lambda: gateway.stats()["in_flight"] == 0, "the gateway has answered")
+    postgres.open()
+    record = wait_for_the_end(connection, planned.run, gateway)
+    nothing_happened(check(connection, planned.run, record))
+
+
 def test_cuts_and_latency(
     connection: Connection,
     tmp_path: Path,
