@@ -30,19 +30,25 @@ class Reaper:
         # Workers may not have been able to renew their leases before: they get one lease's time.
         self._trust_from = time.monotonic() + lease_s
         self._ticked = time.monotonic()
+        self._held_up = False
 
     def tick(self) -> None:
-        now = time.monotonic()
-        if now - self._ticked > self._lease_s * 2 / 3:
-            # Something has held us up, and it may have held up the workers' heartbeats too.
-            self._trust_from = now + self._lease_s
-        self._ticked = now
+        self._look_at_the_clock()
         self._release_lost_workers()
         failpoints.reach("reaper_released")
         try:
             self._requeue_lost_messages()
         except redis.RedisError as error:
             log.warning("The broker is away (%s).", type(error).__name__)
+
+    def _look_at_the_clock(self) -> None:
+        """What has held us up may have held up the workers' heartbeats too: then they get one lease's time."""
+        now = time.monotonic()
+        held_up = now - self._ticked > self._lease_s * 2 / 3
+        # Once only: where every tick is late, waiting would never end.
+        if held_up and not self._held_up:
+            self._trust_from = now + self._lease_s
+        self._held_up, self._ticked = held_up, now
 
     def _release_lost_workers(self) -> None:
         if time.monotonic() < self._trust_from or dispatch.postgres_up_s(self._connection) < self._lease_s:

@@ -137,7 +137,7 @@ class Nemesis:
         held = self._calls_of(victim)
         self.in_flight += held
         try:
-            until(lambda: self._calls_of(victim) == 0, "the reaper takes the calls", deadline_s=30)
+            until(lambda: self._calls_of(victim) == 0, "the reaper takes the calls", deadline_s=PATIENCE_S)
         finally:
             thaw(victim)
 
