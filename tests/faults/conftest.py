@@ -9,12 +9,13 @@ from paretoken.services import Services
 from paretoken.simulator import SimulatedGateway, launch
 from tests.experiments import write_tasks
 from tests.faults.processes import Cast
-from tests.faults.runs import KEY, KEY_VARIABLE, MOST_TASKS
+from tests.faults.runs import MOST_TASKS, SECRET
+from tests.runs import KEY
 
 
 @pytest.fixture(autouse=True)
 def key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(KEY_VARIABLE, KEY)
+    monkeypatch.setenv(KEY, SECRET)
 
 
 @pytest.fixture

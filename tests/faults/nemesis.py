@@ -32,7 +32,8 @@ from paretoken.simulator import SimulatedGateway, launch
 from tests.experiments import write_tasks
 from tests.faults.invariants import Findings, check
 from tests.faults.processes import Cast, Process, freeze, thaw, until
-from tests.faults.runs import CALLS_PER_TASK, KEY, KEY_VARIABLE, begin, count, settled, wait_for_the_end
+from tests.faults.runs import CALLS_PER_TASK, SECRET, begin, count, settled, wait_for_the_end
+from tests.runs import KEY
 
 WORKERS = 2
 LATENCY_MS = 600.0
@@ -318,7 +319,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2000)
     parser.add_argument("--faults", type=int, default=30)
     options = parser.parse_args()
-    os.environ[KEY_VARIABLE] = KEY
+    os.environ[KEY] = SECRET
     # Told to end, it still stops what it has started.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     first, _, last = options.seeds.partition("-")

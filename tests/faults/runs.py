@@ -10,10 +10,10 @@ from scheduler.experiment import load
 from scheduler.plan import Plan, plan
 from tests.experiments import GATEWAY, write_experiment
 from tests.faults.processes import until
+from tests.runs import KEY
 from workers.keys import read_key
 
-KEY_VARIABLE = "TEST_GATEWAY_KEY"
-KEY = "sk-test-1234567890"
+SECRET = "sk-test-1234567890"
 MOST_TASKS = 100
 CALLS_PER_TASK = 3 + 2 * 2
 
@@ -49,7 +49,7 @@ def begin(
     return plan(
         connection,
         loaded,
-        key_fingerprint=read_key(KEY_VARIABLE).fingerprint,
+        key_fingerprint=read_key(KEY).fingerprint,
         base_url=loaded.base_url,
     )
 

@@ -35,7 +35,7 @@ from scheduler.experiment import load
 from scheduler.plan import plan
 from tests.experiments import write_experiment
 from tests.faults.invariants import check_store
-from tests.faults.runs import KEY_VARIABLE
+from tests.runs import KEY
 from workers.context import stored_request
 from workers.strategies import Answer, Reply, TaskView, strategy
 
@@ -106,7 +106,7 @@ class Store(RuleBasedStateMachine):
         path = write_experiment(
             self.folder,
             tasks=2,
-            gateway=f'[gateway]\nbase_url = "http://127.0.0.1:9/v1"\napi_key_env = "{KEY_VARIABLE}"\n',
+            gateway=f'[gateway]\nbase_url = "http://127.0.0.1:9/v1"\napi_key_env = "{KEY}"\n',
             strategies=STRATEGIES,
             more=f"[retries]\nmax_lost_leases = {MOST_LOST}\n",
         )
@@ -496,8 +496,8 @@ def test_no_order_of_moves_breaks_the_store(machine: type[Store]) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=40,
-            stateful_step_count=40,
+            max_examples=25,
+            stateful_step_count=35,
             deadline=None,
             derandomize=True,
             database=None,

@@ -1,0 +1,53 @@
+"""A strategy that fails on what a model said costs its own trial, not the worker."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from db.connection import Connection, pool
+from paretoken.simulator import SimulatedGateway
+from tests.faults.runs import begin
+from workers.advancing import Advancer
+from workers.context import Contexts
+from workers.strategies.self_consistency import SelfConsistency
+
+
+async def test_a_strategy_that_raises_leaves_its_trial_to_a_person(
+    connection: Connection,
+    database_url: str,
+    tmp_path: Path,
+    gateway: SimulatedGateway,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def choke(*_: object) -> None:
+        raise RecursionError("too deep")
+
+    monkeypatch.setattr(SelfConsistency, "proceed", choke)
+    run = begin(connection, tmp_path, gateway, tasks=1).run
+    connection.execute(
+        "UPDATE job SET state = 'ok', attempt = 1, answer_attempt = 1 WHERE run = %s AND round = 1", [run]
+    )
+    connection.execute(
+        "INSERT INTO call (job, attempt, run, model, status, purpose, content, reserve_tokens, worker, "
+        "key_fingerprint) SELECT id, 1, run, 'sim-small', 'ok', 'first', 'Answer: 1', 0, 'w', 'k' FROM job"
+    )
+    connection.execute("UPDATE trial SET due = true WHERE run = %s", [run])
+    async with pool(database_url, size=2, application="test") as opened:
+        advancer = Advancer(opened, Contexts(opened), asyncio.Queue(), lease_s=30)
+        assert await advancer.advance(None) == 2
+    trials = connection.execute(
+        "SELECT strategy.name, trial.state, trial.reason, trial.due FROM trial "
+        "JOIN strategy ON strategy.id = trial.strategy ORDER BY strategy.position"
+    ).fetchall()
+    assert trials == [
+        {
+            "name": "sc_k3",
+            "state": "review",
+            "reason": "Its strategy or a check failed: RecursionError: too deep",
+            "due": False,
+        },
+        # The other trial goes on with its second round.
+        {"name": "debate_2", "state": "pending", "reason": None, "due": False},
+    ]
+    assert connection.execute("SELECT count(*) AS n FROM job WHERE round = 2").fetchall() == [{"n": 2}]
