@@ -1,5 +1,8 @@
 """What a reader must know before believing the numbers, in plain sentences."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import polars as pl
 
@@ -10,6 +13,9 @@ from analysis.study import Study
 FEW_TASKS = 20
 FEW_DECISIVE_TASKS = 10
 MANY_TIES = 0.5
+STRONG_BIAS = 0.2
+LITTLE_AGREEMENT = 0.7
+MANY_UNREAD = 0.05
 
 
 def warnings(study: Study) -> tuple[str, ...]:
@@ -24,12 +30,39 @@ def warnings(study: Study) -> tuple[str, ...]:
         )
     if study.hierarchical_refusal is not None:
         found.append(study.hierarchical_refusal)
+    if "judges" in study.tables:
+        for row in study.tables["judges"].iter_rows(named=True):
+            found += _judge_warnings(row)
     return tuple(found + _usage_warnings(study))
+
+
+def _judge_warnings(row: Mapping[str, Any]) -> list[str]:
+    judge, unread = f"Judge {row['judge']}", row["unparsable"] + row["failed"]
+    found = []
+    if not row["verdicts"]:
+        found.append(
+            f"{judge} gave no verdict: {row['unparsable']} of its {row['calls']} replies cannot be read, "
+            f"{row['failed']} never came."
+        )
+    elif unread > MANY_UNREAD * row["calls"]:
+        found.append(
+            f"{judge}: {row['unparsable']} of its {row['calls']} replies cannot be read, {row['failed']} never came; "
+            "these are no verdicts."
+        )
+    bias, agreement = row["position_bias"], row["agreement"]
+    if bias is not None and abs(bias) > STRONG_BIAS:
+        place = "first" if bias > 0 else "last"
+        found.append(f"{judge} prefers what is shown {place}: position bias {bias:.2f}, where 0 is none.")
+    if agreement is not None and agreement < LITTLE_AGREEMENT:
+        found.append(
+            f"{judge} agrees with itself on {_percent(agreement)} of the pairs that it was shown twice."
+        )
+    return found
 
 
 def notes(study: Study) -> tuple[str, ...]:
     """How the numbers were made: weights, ties, zero, and what was left out."""
-    found = []
+    found = [f"Compared by {study.compared_by}."] if study.compared_by else []
     if study.ranking is not None:
         found += _ranking_notes(study)
     return tuple(found + _missing_notes(study))
@@ -135,7 +168,10 @@ def _missing_notes(study: Study) -> list[str]:
     unjudged = study.trials.filter(
         pl.col("answered") & pl.col("confirmed_success").is_null() & pl.col("score").is_null()
     )
+    silent = study.trials.filter(pl.col("output").fill_null("") == "").height
     found = []
+    if "judges" in study.tables and silent:
+        found.append(f"Not judged: {silent} trials without an answer.")
     if missing.height:
         by_status = missing.group_by("status").len().sort("status")
         listed = ", ".join(f"{count} {status}" for status, count in by_status.iter_rows())

@@ -53,7 +53,8 @@ CALLS: Mapping[str, Column] = {
     "run_id": _TEXT,
     "source_platform": _TEXT,
     "task_id": Column(dtype=pl.String, required=True),
-    "strategy": Column(dtype=pl.String, required=True),
+    # null for the calls of judges alone: they belong to no strategy
+    "strategy": _TEXT,
     "repeat": Column(dtype=pl.Int64, default=1),
     "round": Column(dtype=pl.Int64, default=1),
     "sample": Column(dtype=pl.Int64, default=1),
@@ -85,7 +86,7 @@ CALLS: Mapping[str, Column] = {
     "started_at": _TEXT,
     "finished_at": _TEXT,
 }
-"""One row per HTTP attempt, with the ledger's own names."""
+"""One row per HTTP attempt, with the ledger's own names; verdicts are read elsewhere than from its rows."""
 
 STRATEGIES: Mapping[str, Column] = {
     "strategy": Column(dtype=pl.String, required=True),
@@ -123,6 +124,10 @@ def calls_frame(frame: pl.DataFrame) -> pl.DataFrame:
         FrameError: a column is missing or has wrong values, or a count of tokens is negative.
     """
     checked = _conform(frame, CALLS, name="calls")
+    strategy, owned = checked["strategy"], checked["kind"] == "generation"
+    if "strategy" not in frame.columns or (strategy.is_null() & owned).any():
+        needed = {"strategy": Column(dtype=pl.String, required=True)}
+        _conform(frame.filter(owned), needed, name="calls")
     for column in ("input_tokens", "output_tokens", "total_tokens", "cost_usd"):
         if checked.filter(pl.col(column) < 0).height:
             raise FrameError(f"calls: {column} is negative in some row; unknown is an empty cell, not -1.")
@@ -187,7 +192,7 @@ def _cast(series: pl.Series, column: Column, *, name: str) -> pl.Series:
     if series.dtype == column.dtype:
         return series
     if column.dtype == pl.Boolean and series.dtype == pl.String:
-        return _truth(series, name=name)
+        return truth(series, name=name)
     if column.dtype == pl.String and isinstance(series.dtype, pl.Struct):
         return series.struct.json_encode().alias(series.name)
     try:
@@ -202,7 +207,8 @@ def _cast(series: pl.Series, column: Column, *, name: str) -> pl.Series:
         ) from None
 
 
-def _truth(series: pl.Series, *, name: str) -> pl.Series:
+def truth(series: pl.Series, *, name: str) -> pl.Series:
+    """Words such as `true`, `no` or `1` as truth values. Raises `FrameError` for any other."""
     words = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False, "": None}
     lowered = series.str.strip_chars().str.to_lowercase()
     wrong = lowered.filter(lowered.is_not_null() & ~lowered.is_in(list(words)))

@@ -13,6 +13,7 @@ _ALIASES = {"success": "confirmed_success"}
 _KEYS = ("task_id", "strategy", "winner", "loser", "model_a", "model_b")
 _LEFT = ("model_a", "left", "a", "1")
 _RIGHT = ("model_b", "right", "b", "2")
+_TIES = ("draw", "both_bad")
 
 
 def read_table(path: Path) -> pl.DataFrame:
@@ -109,11 +110,14 @@ def arena_comparisons(frame: pl.DataFrame) -> pl.DataFrame:
     if not {"model_a", "model_b", "winner"} <= set(frame.columns):
         return frame
     side = pl.col("winner").cast(pl.String).str.to_lowercase()
-    tie = side.str.starts_with("tie") | side.is_in(["draw", "both_bad"])
-    wrong = frame.filter(~(tie | side.is_in(_LEFT + _RIGHT)).fill_null(value=False))
+    tie = side.str.starts_with("tie") | side.is_in(_TIES)
+    wrong = frame.with_row_index("row", offset=1).filter(
+        ~(tie | side.is_in(_LEFT + _RIGHT)).fill_null(value=False)
+    )
     if wrong.height:
         raise FrameError(
-            f"comparisons: winner is {wrong['winner'][0]!r}; allowed are model_a, model_b and tie."
+            f"comparisons: row {wrong['row'][0]}: winner is {wrong['winner'][0]!r}; "
+            "allowed are model_a, model_b and tie."
         )
     right = side.is_in(_RIGHT)
     return frame.with_columns(
@@ -121,6 +125,12 @@ def arena_comparisons(frame: pl.DataFrame) -> pl.DataFrame:
         loser=pl.when(right).then("model_a").otherwise("model_b"),
         tie=tie,
     )
+
+
+def is_arena_label(winner: str) -> bool:
+    """Whether the arena's format knows this word for who has won."""
+    label = winner.lower()
+    return label.startswith("tie") or label in (*_LEFT, *_RIGHT, *_TIES)
 
 
 def ranking_comparisons(rankings: pl.DataFrame) -> pl.DataFrame:

@@ -46,6 +46,8 @@ class Study:
     """Why a hierarchical fit that was asked for is not there."""
     from_outcomes: bool
     """Whether the comparisons come from the trials' own outcomes, not from verdicts."""
+    compared_by: str
+    """Who or what made the comparisons, for a reader; empty where the files say it."""
 
 
 def study(
@@ -55,6 +57,8 @@ def study(
     strategies: pl.DataFrame | None = None,
     comparisons: pl.DataFrame | None = None,
     rankings: pl.DataFrame | None = None,
+    judges: pl.DataFrame | None = None,
+    compared_by: str = "",
     options: Options,
 ) -> Study:
     """Analyse a set of trials.
@@ -65,6 +69,8 @@ def study(
         strategies: see `frames.STRATEGIES`; by default those of the outcomes, each its own family.
         comparisons: verdicts (`task_id, winner, loser, tie, weight`) to rank by instead of the outcomes.
         rankings: the rankings that `comparisons` were read off, for the hierarchical fit.
+        judges: how far the judges can be trusted, as `judges.judge_quality` gives it.
+        compared_by: who or what made the comparisons, for a reader.
         options: what the user chose.
 
     Raises:
@@ -106,10 +112,15 @@ def study(
             "net_benefit": net_benefit_table(placed, options),
             "estimators": estimators_table(ranking),
             **effects,
+            **({} if judges is None else {"judges": judges}),
         },
-        diagnostics={} if ranking is None else diagnostics(ranking, stands),
+        diagnostics={
+            **({} if ranking is None else diagnostics(ranking, stands)),
+            **({} if judges is None else {"judges": judges.to_dicts()}),
+        },
         hierarchical_refusal=effects_refusal,
         from_outcomes=comparisons is None,
+        compared_by=compared_by,
     )
 
 

@@ -91,7 +91,7 @@ def stuck_on_budget(connection: Connection, *, run: int) -> bool:
 
 
 def finish_runs(connection: Connection) -> list[str]:
-    """Finish the runs of which no trial is open; give their names."""
+    """Finish the runs of which no trial and no judging is open; give their names."""
     return [row["run_id"] for row in connection.execute(SQL["finish_runs"]).fetchall()]
 
 
@@ -110,9 +110,12 @@ def release_lost(connection: Connection) -> list[tuple[int, str]]:
         jobs = connection.execute(SQL["jobs_of_lost_workers"], {"workers": workers}).fetchall()
         calls = connection.execute(SQL["started_calls_of_lost_workers"], {"workers": workers}).fetchall()
         trials = sorted({row["trial"] for row in jobs if row["trial"] is not None})
+        judgings = sorted({row["judging"] for row in jobs if row["judging"] is not None})
         connection.execute(SQL["lock_trials"], {"trials": trials})
+        connection.execute(SQL["lock_judgings"], {"judgings": judgings})
         connection.execute(SQL["lock_jobs"], {"jobs": sorted({row["job"] for row in (*jobs, *calls)})})
         released = connection.execute(SQL["release_lost"], {"workers": workers}).fetchall()
+        connection.execute(SQL["mark_judgings_due"], {"judgings": judgings})
         connection.execute(SQL["mark_due"], {"trials": trials})
     return [(row["id"], row["state"]) for row in released]
 

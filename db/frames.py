@@ -7,9 +7,12 @@ from dataclasses import dataclass
 import polars as pl
 
 from analysis.frames import CALLS, OUTCOMES, STRATEGIES, Column
+from analysis.judges import READINGS, VERDICTS, judge_quality
 from db.connection import Connection
 from db.queries import SQL
 from db.text import MARK, encodable
+
+ColumnType = pl.DataType | type[pl.DataType]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +24,14 @@ class RunFrames:
     strategies: pl.DataFrame
 
 
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """`analysis.judges` says what the columns mean."""
+
+    verdicts: pl.DataFrame
+    quality: pl.DataFrame
+
+
 def read_frames(connection: Connection, *, run: int) -> RunFrames:
     """Everything about a run that the analysis needs, read in one snapshot."""
     with connection.transaction():
@@ -28,7 +39,9 @@ def read_frames(connection: Connection, *, run: int) -> RunFrames:
         connection.execute("SET LOCAL TIME ZONE 'UTC'")
         return RunFrames(
             outcomes=_frame(connection, "read_outcomes", run, OUTCOMES),
-            calls=_calls(connection, run),
+            calls=_typed_copy(
+                connection, "copy_calls", run, {name: column.dtype for name, column in CALLS.items()}
+            ),
             strategies=_frame(connection, "read_families", run, STRATEGIES),
         )
 
@@ -40,23 +53,42 @@ def _frame(connection: Connection, statement: str, run: int, columns: Mapping[st
     return pl.DataFrame(rows, schema={name: column.dtype for name, column in columns.items()})
 
 
-def _calls(connection: Connection, run: int) -> pl.DataFrame:
-    # CSV by COPY: a million rows cross over in seconds, which row by row they would not.
+def read_judged(connection: Connection, *, run: int) -> Judged:
+    """What the judges of a run said so far, read in one snapshot."""
+    with connection.transaction():
+        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        verdicts = _typed_copy(connection, "copy_verdicts", run, VERDICTS)
+        texts = _copied(connection, "copy_readings", run)
+    readings = texts.with_columns(
+        pl.col(name).str.json_decode(dtype) if isinstance(dtype, pl.List) else pl.col(name).cast(dtype)
+        for name, dtype in READINGS.items()
+    )
+    return Judged(verdicts=verdicts, quality=judge_quality(readings, verdicts))
+
+
+def _copied(connection: Connection, statement: str, run: int) -> pl.DataFrame:
+    """Rows as texts. CSV by COPY: a million rows cross over in seconds, which row by row they would not."""
     buffer = io.BytesIO()
-    query = SQL["copy_calls"].rstrip(";").replace("%(run)s", str(int(run)))
+    query = SQL[statement].rstrip(";").replace("%(run)s", str(int(run)))
     with connection.cursor().copy(f"COPY ({query}) TO STDOUT (FORMAT csv, HEADER)") as copy:
         for block in copy:
             buffer.write(block)
     buffer.seek(0)
-    frame = pl.read_csv(buffer, infer_schema=False)
-    return frame.with_columns(_typed(frame[name], CALLS[name]) for name in frame.columns)
+    return pl.read_csv(buffer, infer_schema=False)
 
 
-def _typed(texts: pl.Series, column: Column) -> pl.Series:
-    if column.dtype == pl.Boolean:
+def _typed_copy(
+    connection: Connection, statement: str, run: int, types: Mapping[str, ColumnType]
+) -> pl.DataFrame:
+    frame = _copied(connection, statement, run)
+    return frame.with_columns(_typed(frame[name], types[name]) for name in frame.columns)
+
+
+def _typed(texts: pl.Series, dtype: ColumnType) -> pl.Series:
+    if dtype == pl.Boolean:
         return texts == "t"
-    if column.dtype != pl.String:
-        return texts.cast(column.dtype)
+    if dtype != pl.String:
+        return texts.cast(dtype)
     if not texts.str.contains(MARK, literal=True).any():
         return texts
     return pl.Series(texts.name, [text and encodable(text) for text in texts], dtype=pl.String)

@@ -12,13 +12,16 @@ import polars as pl
 
 from analysis.safetext import csv_value
 from db.errors import LedgerInvalid
-from db.ledger_row import COLUMNS
+from db.ledger_row import COLUMNS, JSON_COLUMNS
 from db.text import json_from_database
 
 ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".parquet": "parquet"}
 
+_BATCH_ROWS = 5_000
 # Cells that hold JSON as it is; all others hold text.
-_BARE = {name for name, kind in COLUMNS.items() if kind in (pl.Int64, pl.Float64, pl.Boolean)} | {"usage"}
+_BARE = {name for name, kind in COLUMNS.items() if kind in (pl.Int64, pl.Float64, pl.Boolean)} | {
+    *JSON_COLUMNS
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,10 +114,13 @@ def _bare(text: str) -> str:
 
 def _parquet_rows(file: LedgerFile) -> Iterator[tuple[int, bytes]]:
     number = 0
-    for batch in pl.scan_parquet(file.path).collect_batches(maintain_order=True):
-        usage = batch["usage"].to_list() if "usage" in batch.columns else [None] * batch.height
-        lines = batch.drop("usage", strict=False).write_ndjson().encode().splitlines()
-        for line, text in zip(lines, usage, strict=True):
+    batches = pl.scan_parquet(file.path).collect_batches(maintain_order=True)
+    for batch in (part for found in batches for part in found.iter_slices(_BATCH_ROWS)):
+        bare = [name for name in JSON_COLUMNS if name in batch.columns]
+        lines = batch.drop(bare).write_ndjson().encode().splitlines()
+        for line, texts in zip(lines, batch.select(bare).iter_rows(), strict=True):
             number += 1
-            whole = line if text is None else line[:-1] + b',"usage":' + _bare(text).encode() + b"}"
-            yield number, json_from_database(whole)
+            more = (
+                f',"{name}":{_bare(text)}' for name, text in zip(bare, texts, strict=True) if text is not None
+            )
+            yield number, json_from_database(line[:-1] + "".join(more).encode() + b"}")

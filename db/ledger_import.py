@@ -122,9 +122,12 @@ def _build(connection: Connection, file: LedgerFile, *, name: str, source_platfo
         connection, file, "repeated_row", "the same task, strategy, repeat, try, round, sample, attempt, turn"
     )
     connection.execute(SQL["stage_trials"])
+    connection.execute(SQL["stage_judgings"])
     connection.execute(SQL["stage_jobs"])
     connection.execute("ANALYZE staged, staged_trial, staged_job")
     _refuse_pair(connection, file, "answered_twice", "used is true for two attempts of one call")
+    _refuse_pair(connection, file, "judged_twice", "winner and opponent of one trial are not the same")
+    _refuse_strangers(connection, file)
     found = connection.execute(
         SQL["import_run"], {"run_id": name, "source_platform": source_platform}
     ).fetchone()
@@ -136,7 +139,7 @@ def _build(connection: Connection, file: LedgerFile, *, name: str, source_platfo
     # Without fresh statistics the join is planned as if the new run had one task.
     connection.execute("ANALYZE task, strategy")
     trials = connection.execute(SQL["import_trials"], at).rowcount
-    for statement in ("jobs", "calls", "tally"):
+    for statement in ("judgings", "verdicts", "jobs", "calls", "tally"):
         connection.execute(SQL[f"import_{statement}"], at)
     return trials
 
@@ -146,6 +149,16 @@ def _refuse_pair(connection: Connection, file: LedgerFile, statement: str, what:
     if pair is not None:
         raise LedgerInvalid(
             f"{file.place(pair['second'])}: {what} as in {file.short_place(pair['first'])}. Remove one."
+        )
+
+
+def _refuse_strangers(connection: Connection, file: LedgerFile) -> None:
+    connection.execute(SQL["stage_verdicts"])
+    stranger = connection.execute(SQL["unknown_opponent"]).fetchone()
+    if stranger is not None:
+        raise LedgerInvalid(
+            f"{file.place(stranger['line'])}: opponent: a strategy without a row of this task and repeat. "
+            "Import the whole ledger."
         )
 
 

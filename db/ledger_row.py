@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
 import polars as pl
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from db.errors import LedgerInvalid
@@ -16,6 +16,7 @@ from db.errors import LedgerInvalid
 _SHOWN_CHARS = 60
 
 Name = Annotated[str, Field(min_length=1)]
+Names = Annotated[list[Name], Field(min_length=2)]
 Number = Annotated[int, Field(ge=1, le=2**15 - 1)]
 Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Cost = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -29,12 +30,13 @@ class LedgerRow(BaseModel):
     run_id: Name
     source_platform: Name
     task_id: Name
-    strategy: Name
+    strategy: Name | None = None
+    """None for the call of a judge, which is nobody's."""
     repeat: Annotated[int, Field(ge=1, le=2**31 - 1)]
     round: Number
-    """Stage of the trial, from 1."""
+    """Stage of the trial, from 1; of a judge: which judging of the task and repeat."""
     sample: Number
-    """Slot in the stage, from 1."""
+    """Slot in the stage, from 1; of a judge: which call of the judging."""
     attempt: Number
     """HTTP attempt of this job (task, strategy, repeat, try, round, sample), from 1."""
     model: Name
@@ -54,7 +56,7 @@ class LedgerRow(BaseModel):
     """2, 3, … for reruns of the trial."""
     turn: Number
     """Turn of an agent that makes its own calls; else 1."""
-    kind: Literal["generation"]
+    kind: Literal["generation", "judge"]
     purpose: Literal["first", "retry", "rerun"]
     retry_reason: str | None = None
     used: bool
@@ -69,6 +71,35 @@ class LedgerRow(BaseModel):
     worker: Name
     started_at: AwareDatetime
     finished_at: AwareDatetime | None = None
+    winner: Name | Names | None = None
+    """Of each verdict on the trial: a strategy, or `tie`; a list where there are several."""
+    opponent: Name | Names | None = None
+    """Whom the trial was compared with, in the same order."""
+
+    @model_validator(mode="after")
+    def _belongs(self) -> "LedgerRow":
+        if (self.strategy is None) != (self.kind == "judge"):
+            raise ValueError(
+                "strategy: missing; every row but a judge's has one"
+                if self.strategy is None
+                else "strategy: the call of a judge belongs to none"
+            )
+        winners, opponents = _listed(self.winner), _listed(self.opponent)
+        if type(self.winner) is not type(self.opponent) or len(winners) != len(opponents):
+            raise ValueError("winner: as many names as opponent has, or both empty")
+        for winner, opponent in zip(winners, opponents, strict=True):
+            if self.strategy is None:
+                raise ValueError("winner: the call of a judge was not judged itself")
+            if winner not in (self.strategy, opponent, TIE) or opponent == self.strategy:
+                raise ValueError(f"winner: the row's strategy, its opponent or '{TIE}', found {winner!r}")
+        return self
+
+
+TIE = "tie"
+
+
+def _listed(names: str | list[str] | None) -> list[str]:
+    return [] if names is None else [names] if isinstance(names, str) else names
 
 
 FIELDS = tuple(field.alias or name for name, field in LedgerRow.model_fields.items())
@@ -90,7 +121,10 @@ def _column_type(field: str) -> ColumnType:
 
 
 COLUMNS: Mapping[str, ColumnType] = {field: _column_type(field) for field in FIELDS}
-"""The ledger as a table; `usage` is JSON in a text."""
+"""The ledger as a table."""
+
+JSON_COLUMNS = ("usage", "winner", "opponent")
+"""JSON in a text."""
 
 
 def check_row(line: bytes, place: Callable[[int], str], number: int) -> LedgerRow:
@@ -118,6 +152,10 @@ def _complaint(detail: ErrorDetails) -> str:
             near = get_close_matches(field, FIELDS, n=1)
             hint = f"Did you mean {near[0]!r}? " if near else ""
             return f"{field}: no field of the ledger. {hint}Allowed: {', '.join(FIELDS)}."
+        case "value_error":
+            return f"{detail['msg'].removeprefix('Value error, ')}."
+    # Of a field that may be a name or a list of names the branch that failed says nothing.
+    field = str(detail["loc"][0])
     shown = repr(detail["input"])
     if len(shown) > _SHOWN_CHARS:
         shown = shown[:_SHOWN_CHARS] + "…"

@@ -51,6 +51,7 @@ def cancel_run(connection: Connection, *, run: int) -> bool:
         cancelled = connection.execute(SQL["cancel_run"], {"run": run}).rowcount
         if cancelled:
             connection.execute(SQL["cancel_trials"], {"trials": trials})
+            connection.execute(SQL["cancel_judgings"], {"run": run})
             connection.execute(SQL["cancel_jobs"], {"run": run})
     return bool(cancelled)
 
@@ -69,6 +70,8 @@ def retry_trials(connection: Connection, *, run: int, state: str) -> int:
         rows = connection.execute(SQL["retry_trials"], {"run": run, "state": state}).fetchall()
         trials = [row["id"] for row in rows]
         if trials:
+            connection.execute(SQL["judge_anew"], {"run": run})
+            connection.execute(SQL["void_judgings"], {"trials": trials})
             connection.execute(SQL["renew_trials"], {"trials": trials})
             connection.execute(SQL["add_openings"], {"trials": trials})
             connection.execute(SQL["retry_jobs"], {"trials": trials})

@@ -28,6 +28,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 RUN_STATES = ("running", "paused", "finished", "cancelled")
 TRIAL_STATES = ("pending", "running", "ok", "failed", "over_budget", "review", "cancelled")
 JOB_STATES = ("pending", "queued", "running", "ok", "failed", "cancelled")
+JUDGING_STATES = ("pending", "ok", "failed", "cancelled")
 CALL_STATES = ("started", "ok", "error", "unknown")
 
 metadata = MetaData(
@@ -68,6 +69,7 @@ run = Table(
     Column("prompts_hash", Text, nullable=False),
     Column("key_fingerprint", Text, nullable=False),
     Column("simulated", Boolean, nullable=False),
+    Column("judgings", JSONB, comment="per judge what was planned and its bound; NULL until it was"),
     _time("created_at", nullable=False, default="now()"),
     _time("finished_at"),
     _one_of("state", RUN_STATES),
@@ -190,11 +192,21 @@ judging = Table(
     Column("id", BigInteger, Identity(always=True), primary_key=True),
     Column("run", ForeignKey("run.id"), nullable=False),
     Column("task", ForeignKey("task.id"), nullable=False),
+    Column("repeat", Integer, nullable=False),
+    Column("number", SmallInteger, nullable=False, comment="in its task and repeat; `round` of its jobs"),
     Column("judge", Text, nullable=False),
-    Column("question", JSONB, nullable=False, comment="the trials compared, in the order shown"),
+    Column("kind", Text, nullable=False),
+    Column("question", JSONB, nullable=False, comment="ids of the trials compared"),
     Column("state", Text, nullable=False, server_default="pending"),
-    _one_of("state", ("pending", "ok", "failed", "cancelled")),
+    Column("version", Integer, nullable=False, server_default="0"),
+    Column("due", Boolean, nullable=False, server_default="false", comment="its replies can be read"),
+    _time("lease_until"),
+    Column("readings", JSONB, comment="per call: the trials as shown, their scores, or the problem"),
+    UniqueConstraint("task", "repeat", "number"),
+    _one_of("state", JUDGING_STATES),
     Index("judging_run_idx", "run"),
+    Index("judging_open_idx", "run", postgresql_where=text("state = 'pending'")),
+    Index("judging_due_idx", "lease_until", postgresql_where=text("due")),
 )
 
 verdict = Table(
@@ -202,13 +214,15 @@ verdict = Table(
     metadata,
     Column("id", BigInteger, Identity(always=True), primary_key=True),
     Column("run", ForeignKey("run.id"), nullable=False),
-    Column("judging", ForeignKey("judging.id"), comment="NULL for a verdict of people or rules"),
+    Column("judging", ForeignKey("judging.id"), comment="NULL for a verdict of an imported ledger"),
     Column("task", ForeignKey("task.id"), nullable=False),
     Column("winner", ForeignKey("trial.id"), nullable=False),
     Column("loser", ForeignKey("trial.id"), nullable=False),
     Column("tie", Boolean, nullable=False),
     Column("weight", Double, nullable=False, server_default="1"),
+    Column("items", Integer, nullable=False, server_default="2", comment="how many were ranked together"),
     Index("verdict_run_idx", "run"),
+    Index("verdict_judging_idx", "judging"),
 )
 
 job = Table(
@@ -223,7 +237,7 @@ job = Table(
     Column("round", SmallInteger, nullable=False),
     Column("sample", SmallInteger, nullable=False),
     Column("state", Text, nullable=False, server_default="pending"),
-    Column("request", JSONB, comment="NULL in round 1: the strategy's opening makes it"),
+    Column("request", JSONB, comment="NULL in round 1 and of a judging: made when it is sent"),
     Column("reserve_tokens", Integer, nullable=False, comment="upper bound of one attempt"),
     Column("reserve_cost_usd", Double, comment="upper bound of one attempt; NULL without a price"),
     Column("attempt", SmallInteger, nullable=False, server_default="0", comment="number of its calls"),

@@ -12,7 +12,7 @@ from typing import Any
 from analysis.usage import UNKNOWN_USAGE, Usage
 from db.connection import AsyncConnection, Row
 from db.queries import SQL
-from db.text import escape_json, to_database
+from db.text import escape_json, from_database, to_database
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,9 +22,9 @@ class Claimed:
     job: int
     run: int
     lane: int
-    trial: int
+    trial: int | None
     task: int
-    strategy: int
+    strategy: int | None
     repeat: int
     try_: int
     round: int
@@ -36,30 +36,43 @@ class Claimed:
     throttled_since: datetime | None
     retry_reason: str | None
     request: Row | None
-    """None in round 1: the strategy's opening makes it."""
+    """None in round 1, where the strategy's opening makes it, and of a judging."""
     reserve_tokens: int
     reserve_cost_usd: float | None
     proven: bool
     """The gateway has answered for the run's key and model."""
+    judging: int | None = None
+    """Instead of a trial: the call of a judge."""
+    question: "Question | None" = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What a judging is about."""
+
+    judge: str
+    answers: Sequence[str]
+    """In the order of the judging; each call shows them, or some, in an order of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CallStart:
     """A call that is about to be sent."""
 
-    trial: int
+    trial: int | None
     job: int
     dispatch_no: int
     attempt: int
     model: str
     key_fingerprint: str
+    judging: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settlement:
     """The outcome of a call, and what follows for its job."""
 
-    trial: int
+    trial: int | None
     job: int
     dispatch_no: int
     attempt: int
@@ -87,6 +100,7 @@ class Settlement:
     finish_reason: str | None = None
     latency_ms: int | None = None
     first_byte_ms: int | None = None
+    judging: int | None = None
 
 
 async def heartbeat(
@@ -129,7 +143,23 @@ async def claim(
         },
     )
     rows = await cursor.fetchall()
-    return [Claimed(try_=row.pop("try"), **row) for row in sorted(rows, key=lambda row: row["job"])]
+    questions = await _questions(connection, [row["judging"] for row in rows if row["judging"] is not None])
+    return [
+        Claimed(try_=row.pop("try"), question=questions.get(row["judging"]), **row)
+        for row in sorted(rows, key=lambda row: row["job"])
+    ]
+
+
+async def _questions(connection: AsyncConnection, judgings: Sequence[int]) -> Mapping[int, Question]:
+    if not judgings:
+        return {}
+    cursor = await connection.execute(SQL["read_questions"], {"judgings": sorted(set(judgings))})
+    return {
+        row["judging"]: Question(
+            judge=row["judge"], answers=[from_database(answer) for answer in row["answers"]]
+        )
+        for row in await cursor.fetchall()
+    }
 
 
 async def hand_back(
@@ -159,20 +189,23 @@ async def commit(
     Safe to send again when the answer to COMMIT was lost: every statement is guarded by what it changes.
     """
     items: list[CallStart | Settlement] = [*starts, *settlements]
-    trials = sorted({item.trial for item in items})
+    trials, judgings = owners(items)
     jobs = sorted({item.job for item in items})
     started: set[tuple[int, int]] = set()
     due: list[int] = []
     async with connection.pipeline(), connection.transaction():
         await connection.execute(SQL["lock_trials"], {"trials": trials})
+        if judgings:
+            await connection.execute(SQL["lock_judgings"], {"judgings": judgings})
         await connection.execute(SQL["lock_jobs"], {"jobs": jobs})
         if settlements:
             await connection.execute(
                 SQL["settle_calls"], {"owner": worker, "items": json.dumps([_item(s) for s in settlements])}
             )
-            marked = await connection.execute(
-                SQL["mark_due"], {"trials": sorted({item.trial for item in settlements})}
-            )
+            settled, answered = owners(settlements)
+            if answered:
+                await connection.execute(SQL["mark_judgings_due"], {"judgings": answered})
+            marked = await connection.execute(SQL["mark_due"], {"trials": settled})
         if starts:
             await connection.execute(SQL["start_calls"], _start_arrays(worker, starts))
             read = await connection.execute(
@@ -187,6 +220,14 @@ async def commit(
         if settlements:
             due = [row["id"] for row in await marked.fetchall()]
     return started, due
+
+
+def owners(items: Sequence[CallStart | Settlement]) -> tuple[list[int], list[int]]:
+    """The trials and the judgings that these calls belong to, each by id."""
+    return (
+        sorted({item.trial for item in items if item.trial is not None}),
+        sorted({item.judging for item in items if item.judging is not None}),
+    )
 
 
 def _start_arrays(worker: str, starts: Sequence[CallStart]) -> dict[str, Any]:
@@ -211,7 +252,7 @@ def _item(settlement: Settlement) -> Row:
     return row
 
 
-_APART = ("trial", "usage", "raw_usage", "tool_calls")
+_APART = ("trial", "judging", "usage", "raw_usage", "tool_calls")
 _PLAIN = [name for name in Settlement.__dataclass_fields__ if name not in _APART]
 
 

@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import TextIO
+from typing import Any, TextIO
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -113,6 +113,7 @@ def describe(seen: RunProgress, rate: Rate | None = None) -> list[str]:
     """The run in a few plain lines, safe for a terminal: trials, calls, pace, tokens, errors, what waits."""
     lines = [
         _counts("trials", {state: seen.trials[state] for state in _STATES if state in seen.trials}),
+        *_judging(seen),
         f"calls: {seen.calls:,} done" + _ahead(seen),
         *_pace(seen, rate),
         f"tokens: {seen.input_tokens:,} in, {seen.output_tokens:,} out; cost {_cost(seen)}",
@@ -122,6 +123,22 @@ def describe(seen: RunProgress, rate: Rate | None = None) -> list[str]:
     if seen.state == "running":
         lines += [_waiting(wait) for wait in seen.waits]
     return [terminal_text(line) for line in lines]
+
+
+def _judging(seen: RunProgress) -> list[str]:
+    """Each judge with its bound, which is known once the trials are over, and how far it is."""
+    bounds = {bound["judge"]: bound for bound in seen.judging_bounds}
+    return [
+        _counts(f"judge {judge}", counts) + _bound(bounds[judge])
+        for judge, counts in seen.judgings.items()
+        if judge in bounds
+    ]
+
+
+def _bound(bound: Mapping[str, Any]) -> str:
+    cost = bound["most_cost_usd"]
+    price = "cost unknown (no price)" if cost is None else f"at most ${cost:,.4f}"
+    return f" ({bound['calls']:,} calls planned, {price})"
 
 
 def _ahead(seen: RunProgress) -> str:

@@ -27,7 +27,18 @@ RunId = Annotated[str, typer.Argument(help="The run's name, as `paretoken status
 Out = Annotated[Path | None, typer.Option("--out", help="Folder for the files; default runs/RUN_ID.")]
 
 
-def report(run_id: RunId, out: Out = None) -> None:
+def report(
+    run_id: RunId,
+    out: Out = None,
+    comparisons: Annotated[
+        Path | None,
+        typer.Option(
+            "--comparisons",
+            help="People's own: task_id, winner, loser; task_id, strategy, rank; or the arena's format.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
     """Write a run's tables: what each strategy costs, what it is worth, and the verdict.
 
     Example: paretoken report arena --out results
@@ -38,7 +49,8 @@ def report(run_id: RunId, out: Out = None) -> None:
 
     with readable_database() as database_url, database.connect(database_url) as connection:
         run = find_run(connection, run_id)
-        show(write(connection, run_id, folder(run_id, out)), simulated=run["simulated"])
+        summary = write(connection, run_id, folder(run_id, out), people=comparisons)
+        show(summary, simulated=run["simulated"])
 
 
 def folder(run_id: str, out: Path | None) -> Path:
@@ -58,18 +70,28 @@ def writable(chosen: Path, *, otherwise: str) -> Path:
     return chosen
 
 
-def write(connection: "Connection", run_id: str, out: Path) -> "ReportSummary":
-    """Analyse the run as it stands and write its files."""
+def write(connection: "Connection", run_id: str, out: Path, *, people: Path | None = None) -> "ReportSummary":
+    """Analyse the run as it stands and write its files.
+
+    Args:
+        people: a file of people's comparisons to rank by.
+    """
     from analysis.report import write_report
-    from db.frames import read_frames
+    from db.frames import read_frames, read_judged
     from db.runs import find_run
+    from paretoken.comparing import comparing
 
     run = find_run(connection, run_id)
     frames = read_frames(connection, run=run["id"])
+    judged = read_judged(connection, run=run["id"]) if run["experiment"].get("judges") else None
+    found = comparing(run["experiment"], frames, judged, people)
     try:
         return write_report(
             out,
-            outcomes=frames.outcomes,
+            outcomes=found.outcomes,
+            comparisons=found.comparisons,
+            compared_by=found.compared_by,
+            judges=None if judged is None else judged.quality,
             calls=frames.calls,
             strategies=frames.strategies,
             options=options(run["experiment"]),

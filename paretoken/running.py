@@ -162,6 +162,7 @@ def _work(work: Work, *, workers: int, concurrency: int) -> "Progress":
 
 
 def _plan(connection: "Connection", work: Work) -> "Plan":
+    from analysis.safetext import terminal_text
     from db.runs import resume_run
     from scheduler.plan import plan
 
@@ -173,6 +174,8 @@ def _plan(connection: "Connection", work: Work) -> "Plan":
         f"Run {planned.run_id} {verb}: {planned.trials:,} trials, {planned.jobs:,} calls planned so far.",
         err=True,
     )
+    for judge in work.loaded.estimates():
+        typer.echo(terminal_text(judge.line()), err=True)
     if planned.continued:
         resume_run(connection, run=planned.run)
     elif work.simulated:

@@ -14,15 +14,18 @@ from typing import Any
 from pydantic import ValidationError
 
 from analysis.prices import Price
+from db.ledger_row import TIE
 from db.runs import RUN_ID_PATTERN
 from scheduler.errors import ExperimentInvalid
+from scheduler.judges import RESERVED_NAMES, Estimate, PlannedJudge, estimate
 from scheduler.sections import RUN_ID_RULE, Experiment, checked_url, complaint
 from scheduler.tasks import Task, load_tasks
+from workers.judges import JudgeInvalid, judge
 from workers.strategies import Strategy, StrategyInvalid, strategy
 
 BASE_URL = "TAOTOKEN_BASE_URL"
 
-ADJUSTABLE = ("limits", "budget", "retries", "analysis")
+ADJUSTABLE = ("limits", "budget", "retries", "analysis", "ranking")
 ADJUSTABLE_GATEWAY = ("timeout_s", "stream", "api_key_env")
 
 
@@ -47,6 +50,7 @@ class LoadedExperiment:
     base_url: str | None
     """Where the gateway is; None for the simulated one, whose address is known when it runs."""
     strategies: Sequence[PlannedStrategy]
+    judges: Sequence[PlannedJudge]
     tasks: Sequence[Task]
     experiment_hash: str
     prompts_hash: str
@@ -56,9 +60,27 @@ class LoadedExperiment:
     def prices(self) -> Mapping[str, Price]:
         return {model: Price(**price.model_dump()) for model, price in self.settings.prices.items()}
 
+    @property
+    def models(self) -> list[str]:
+        """Every model that the run calls, sorted."""
+        return models_of(self.strategies, self.judges)
+
+    def estimates(self) -> list[Estimate]:
+        """What each judge can take at the most."""
+        return [
+            estimate(
+                planned,
+                tasks_bytes=[task.prompt_bytes for task in self.tasks],
+                repeats=self.settings.repeats,
+                answer_tokens=[s.strategy.max_tokens for s in self.strategies],
+                price=self.prices.get(planned.judge.model),
+            )
+            for planned in self.judges
+        ]
+
     def document(self) -> dict[str, Any]:
         """What is stored with the run. JSON types, no key."""
-        settings = self.settings.model_dump(mode="json", exclude={"strategies", "run_id"})
+        settings = self.settings.model_dump(mode="json", exclude={"strategies", "judges", "run_id"})
         settings["gateway"]["base_url"] = self.base_url
         return settings | {
             "strategies": [
@@ -70,6 +92,7 @@ class LoadedExperiment:
                 }
                 for s in self.strategies
             ],
+            "judges": [planned.document() for planned in self.judges],
             "tasks": [task.digest() for task in self.tasks],
         }
 
@@ -92,8 +115,10 @@ def load(path: Path, *, run_id: str | None = None) -> LoadedExperiment:
     settings = _settings(path)
     base_url = _base_url(settings)
     strategies = list(_strategies(path, settings))
-    _check_prices(path, settings, strategies)
+    judges = list(_judges(path, settings))
+    _check_prices(path, settings, models_of(strategies, judges))
     _check_baseline(path, settings, strategies)
+    _check_ranking(path, settings, strategies, judges)
     tasks, warnings = load_tasks(path.parent / settings.tasks, allow_commands=settings.allow_commands)
     loaded = LoadedExperiment(
         path=path,
@@ -101,10 +126,20 @@ def load(path: Path, *, run_id: str | None = None) -> LoadedExperiment:
         settings=settings,
         base_url=base_url,
         strategies=strategies,
+        judges=judges,
         tasks=tasks,
         experiment_hash="",
-        prompts_hash=digest([s.strategy.model_dump(mode="json") for s in strategies]),
-        warnings=[*warnings, *_price_warnings(settings, strategies), *_temperature_warnings(strategies)],
+        prompts_hash=digest(
+            [
+                *(s.strategy.model_dump(mode="json") for s in strategies),
+                *(planned.document() for planned in judges),
+            ]
+        ),
+        warnings=[
+            *warnings,
+            *_price_warnings(settings, models_of(strategies, judges)),
+            *_temperature_warnings(strategies),
+        ],
     )
     experiment_hash = digest(identity(loaded.document()))
     # Without a name of its own a run is named by its content: the same file continues it, a changed one is new.
@@ -191,14 +226,52 @@ def _strategies(path: Path, settings: Experiment) -> Iterator[PlannedStrategy]:
         yield PlannedStrategy(name=section.name, family=family, tier=tiers[family], strategy=built)
 
 
-def models_of(strategies: Sequence[PlannedStrategy]) -> list[str]:
-    """Every model that any role of a strategy calls, sorted."""
-    return sorted({model for planned in strategies for model in planned.strategy.models})
+def _judges(path: Path, settings: Experiment) -> Iterator[PlannedJudge]:
+    defaults = {"model": settings.model.name, "max_tokens": settings.model.max_tokens}
+    seen: set[str] = set(RESERVED_NAMES)
+    for number, section in enumerate(settings.judges, start=1):
+        if section.name in seen:
+            what = (
+                "a word with a meaning of its own" if section.name in RESERVED_NAMES else "a second judge's"
+            )
+            raise ExperimentInvalid(
+                f"{path}: judges.{number}: the name {section.name!r} is {what}. Change it."
+            )
+        seen.add(section.name)
+        try:
+            built = judge(section.kind, defaults | (section.model_extra or {}))
+        except JudgeInvalid as error:
+            raise ExperimentInvalid(f"{path}: judges.{number} ({section.name!r}): {error}") from None
+        yield PlannedJudge(name=section.name, judge=built)
 
 
-def _check_prices(path: Path, settings: Experiment, strategies: Sequence[PlannedStrategy]) -> None:
+def models_of(strategies: Sequence[PlannedStrategy], judges: Sequence[PlannedJudge]) -> list[str]:
+    """Every model that any role of a strategy, or a judge, calls, sorted."""
+    asked = {planned.judge.model for planned in judges}
+    return sorted(asked.union(*(planned.strategy.models for planned in strategies)))
+
+
+def _check_ranking(
+    path: Path,
+    settings: Experiment,
+    strategies: Sequence[PlannedStrategy],
+    judges: Sequence[PlannedJudge],
+) -> None:
+    allowed = [*RESERVED_NAMES, *(planned.name for planned in judges)]
+    if settings.ranking.use is not None and settings.ranking.use not in allowed:
+        raise ExperimentInvalid(
+            f"{path}: ranking.use: no judge is named {settings.ranking.use!r}. Allowed: {', '.join(allowed)}."
+        )
+    for number, planned in enumerate(strategies, start=1):
+        if judges and planned.name == TIE:
+            raise ExperimentInvalid(
+                f"{path}: strategies.{number}: a verdict that nobody wins is called {TIE!r}. Rename the strategy."
+            )
+
+
+def _check_prices(path: Path, settings: Experiment, models: Sequence[str]) -> None:
     budget = settings.budget
-    unpriced = [model for model in models_of(strategies) if model not in settings.prices]
+    unpriced = [model for model in models if model not in settings.prices]
     if unpriced and (budget.run_cost_usd is not None or budget.trial_cost_usd is not None):
         raise ExperimentInvalid(
             f"{path}: budget: a budget in USD needs a price for every model; "
@@ -216,8 +289,8 @@ def _check_baseline(path: Path, settings: Experiment, strategies: Sequence[Plann
         )
 
 
-def _price_warnings(settings: Experiment, strategies: Sequence[PlannedStrategy]) -> list[str]:
-    unpriced = [model for model in models_of(strategies) if model not in settings.prices]
+def _price_warnings(settings: Experiment, models: Sequence[str]) -> list[str]:
+    unpriced = [model for model in models if model not in settings.prices]
     return [f"No price for {', '.join(unpriced)}: cost stays unknown."] if unpriced else []
 
 

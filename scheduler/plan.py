@@ -13,7 +13,7 @@ from psycopg.types.json import Jsonb
 from db.connection import Connection
 from db.queries import SQL
 from scheduler.errors import RunChanged
-from scheduler.experiment import LoadedExperiment, PlannedStrategy, identity, models_of
+from scheduler.experiment import LoadedExperiment, PlannedStrategy, identity
 from workers.reservation import prompt_bytes
 from workers.strategies import ModelCall, TaskView
 
@@ -65,7 +65,7 @@ def plan(
         _insert_tasks(connection, run, loaded)
         _insert_strategies(connection, run, loaded.strategies)
         endpoint = SIMULATED_ENDPOINT if loaded.settings.gateway.simulate else base_url
-        for model in models_of(loaded.strategies):
+        for model in loaded.models:
             connection.execute(
                 SQL["insert_lane"],
                 {"run": run, "endpoint": endpoint, "key_fingerprint": key_fingerprint, "model": model},

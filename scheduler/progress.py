@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-from db.connection import Connection
+from db.connection import Connection, Row
 from db.queries import SQL
 from db.runs import find_run
 
@@ -37,6 +38,10 @@ class Progress:
     trials: Mapping[str, int]
     """State -> number."""
     jobs: Mapping[str, int]
+    judgings: Mapping[str, Mapping[str, int]]
+    """Judge -> state -> number; empty until they are planned, when the trials are over."""
+    judging_bounds: Sequence[Mapping[str, Any]]
+    """Per judge what was planned: `judge, judgings, calls, most_tokens, most_cost_usd` (None without a price)."""
     ok_calls: int
     error_calls: int
     unknown_calls: int
@@ -92,6 +97,8 @@ def progress(connection: Connection, run_id: str) -> Progress:
         finished_at=row["finished_at"],
         trials={r["state"]: r["trials"] for r in connection.execute(SQL["trial_counts"], at)},
         jobs={r["state"]: r["jobs"] for r in connection.execute(SQL["job_counts"], at)},
+        judgings=_judgings(connection.execute(SQL["judging_counts"], at).fetchall()),
+        judging_bounds=row["judgings"] or [],
         ok_calls=tally["ok_calls"],
         error_calls=tally["error_calls"],
         unknown_calls=tally["unknown_calls"],
@@ -110,3 +117,10 @@ def progress(connection: Connection, run_id: str) -> Progress:
         in_flight=sum(r["in_flight"] for r in workers),
         waiting=sum(r["waiting"] for r in workers),
     )
+
+
+def _judgings(rows: Sequence[Row]) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for row in rows:
+        found.setdefault(row["judge"], {})[row["state"]] = row["judgings"]
+    return found

@@ -127,6 +127,20 @@ class StrategySection(BaseModel):
     family: str | None = Field(default=None, pattern=NAME_PATTERN)
 
 
+class JudgeSection(BaseModel):
+    """`name`, `kind`; every other key is a parameter of the kind."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    name: str = Field(pattern=NAME_PATTERN)
+    kind: str
+
+
+class RankingSection(Section):
+    use: str | None = None
+    """What says who was better: `checks`, `score`, `people`, or a judge by its name."""
+
+
 class Experiment(Section):
     run_id: str | None = Field(default=None, pattern=RUN_ID_PATTERN)
     source_platform: str = Field(default="local", pattern=NAME_PATTERN)
@@ -146,7 +160,9 @@ class Experiment(Section):
     budget: BudgetSection = BudgetSection()
     retries: RetriesSection = RetriesSection()
     analysis: AnalysisSection = AnalysisSection()
+    ranking: RankingSection = RankingSection()
     strategies: list[StrategySection] = Field(min_length=1)
+    judges: list[JudgeSection] = []
 
 
 def complaint(error: ValidationError) -> str:
@@ -174,8 +190,8 @@ def _said(detail: ErrorDetails) -> str:
         case "model_type" | "model_attributes_type" | "dict_type":
             table = _field(detail["loc"])
             return f"must be a table, [{table}]{_found(detail)}."
-        case "list_type" if detail["loc"] == ("strategies",):
-            return "must be a list of tables: write [[strategies]], with double brackets."
+        case "list_type" if detail["loc"] in (("strategies",), ("judges",)):
+            return f"must be a list of tables: write [[{detail['loc'][0]}]], with double brackets."
         case "string_pattern_mismatch":
             return f"{_RULES[detail['ctx']['pattern']]}{_found(detail)}."
     return f"{detail['msg'].removeprefix('Value error, ')}{_found(detail)}."

@@ -12,9 +12,12 @@ from db import connection as db_connection
 from db import dispatch
 from db.connection import Connection
 from db.errors import DatabaseUnreachable
+from db.judging import plan_judgings
 from scheduler.dispatcher import Dispatcher
+from scheduler.judges import judge_plans
 from scheduler.reaper import Reaper
 from workers.app import make_app
+from workers.judges import FRAME_BYTES
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +74,8 @@ class Scheduler:
                 reaper.tick()
             ticks += 1
             dispatched = dispatcher.tick()
+            for run in plan_judgings(connection, plans=judge_plans, frame_bytes=FRAME_BYTES):
+                log.info("The judgings of run number %d are planned.", run)
             for run_id in dispatch.finish_runs(connection):
                 log.info("Run %s is finished.", run_id)
             self._stop.wait(BUSY_S if dispatched else IDLE_S)

@@ -42,6 +42,8 @@ def row(**changes: Any) -> dict[str, Any]:
         "worker": "host:1:abc",
         "started_at": "2026-01-02T03:04:05.000001+00:00",
         "finished_at": "2026-01-02T03:04:05.9+00:00",
+        "winner": None,
+        "opponent": None,
     } | changes
 
 

@@ -52,6 +52,9 @@ class Committer:
         self.due: asyncio.Queue[int] = asyncio.Queue()
         """Trials whose next step can be taken, in the order in which they became due."""
 
+        self.judged = asyncio.Event()
+        """Set when calls of judges were settled."""
+
     async def start(self, start: CallStart) -> bool:
         """Commit the call row; False where the fence, the lease or the run's state forbids the call."""
         return await self._put(start)
@@ -98,6 +101,8 @@ class Committer:
                 waiting.result.set_result(isinstance(item, Settlement) or (item.job, item.attempt) in started)
         for trial in due:
             self.due.put_nowait(trial)
+        if any(isinstance(w.item, Settlement) and w.item.judging is not None for w in batch):
+            self.judged.set()
 
     async def _transaction(self, batch: list[_Waiting]) -> tuple[set[tuple[int, int]], list[int]]:
         async with self._pool.connection() as connection:

@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +14,7 @@ from db.queries import SQL
 from db.work import Claimed
 from workers.checks import Check, check
 from workers.gateway import Request
+from workers.judges import Judge, draw_of, judge
 from workers.keys import SIMULATED_KEY, Key, read_key
 from workers.limiter import Limits
 from workers.settling import Retries
@@ -42,6 +43,7 @@ class RunContext:
     strategies: Mapping[int, Strategy]
     reruns_on_failed_check: int
     allow_commands: bool
+    judges: Mapping[str, Judge] = field(default_factory=dict)
 
     def lane_name(self, model: str) -> str:
         return f"{self.endpoint}:{self.key.fingerprint}:{model}"
@@ -125,6 +127,7 @@ def _run_context(row: Row, strategies: Sequence[Row]) -> RunContext:
         strategies={row["id"]: strategy(row["kind"], row["params"]) for row in strategies},
         reruns_on_failed_check=experiment["reruns_on_failed_check"],
         allow_commands=experiment["allow_commands"],
+        judges={section["name"]: stored_judge(section) for section in experiment["judges"]},
     )
 
 
@@ -143,12 +146,8 @@ def _task_context(row: Row, files: Mapping[str, bytes]) -> TaskContext:
 
 
 def request_of(job: Claimed, run: RunContext, task: TaskContext) -> Request:
-    """The request of a job: stored with it, or in round 1 made by the strategy's opening."""
-    if job.request is None:
-        call = run.strategies[job.strategy].opening(task.view)[job.sample - 1]
-        stored = stored_request(call)
-    else:
-        stored = job.request
+    """The request of a job: stored with it, or made by its judge, or in round 1 by the strategy's opening."""
+    stored = job.request or stored_request(_unstored_call(job, run, task))
     return Request(
         model=stored["model"],
         messages=stored["messages"],
@@ -159,6 +158,23 @@ def request_of(job: Claimed, run: RunContext, task: TaskContext) -> Request:
         extra=stored["extra"],
         seed=None if run.seed is None else _seed(run.seed, job),
         request_id=f"{job.job}:{job.attempt + 1}",
+    )
+
+
+def _unstored_call(job: Claimed, run: RunContext, task: TaskContext) -> ModelCall:
+    if job.question is None:
+        assert job.strategy is not None
+        return run.strategies[job.strategy].opening(task.view)[job.sample - 1]
+    name, answers = job.question.judge, job.question.answers
+    draw = draw_of(seed=run.seed, task_id=task.view.task_id, repeat=job.repeat, judge=name)
+    shown = run.judges[name].showings(len(answers), draw)[job.sample - 1]
+    return run.judges[name].ask(task.view, [answers[place] for place in shown])
+
+
+def stored_judge(section: Mapping[str, Any]) -> Judge:
+    """A judge as a run's stored experiment has it."""
+    return judge(
+        section["kind"], {key: value for key, value in section.items() if key not in ("name", "kind")}
     )
 
 

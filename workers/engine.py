@@ -28,6 +28,7 @@ from workers.app import Shard
 from workers.committer import Committer
 from workers.context import Contexts, RunContext, request_of
 from workers.errors import KeyUnusable
+from workers.examining import Examiner
 from workers.gateway import Disposition, Gateway, Outcome, Request
 from workers.limiter import Limiter, LimiterUnavailable
 from workers.reservation import estimated_tokens
@@ -75,6 +76,9 @@ class Engine:
         self._committer = Committer(self._pool, worker=self.worker)
         self._contexts = Contexts(self._pool)
         self._advancer = Advancer(self._pool, self._contexts, self._committer.due, lease_s=settings.lease_s)
+        self._examiner = Examiner(
+            self._pool, self._contexts, self._committer.judged, lease_s=settings.lease_s
+        )
         self._slots = asyncio.Semaphore(settings.concurrency)
         self._admissions: set[asyncio.Task[Any]] = set()
         self._jobs: set[asyncio.Task[None]] = set()
@@ -91,8 +95,8 @@ class Engine:
         self._stopped = asyncio.create_task(self._stopping.wait())
         await self._pool.open(wait=True)
         await self._patiently(self._beat)
-        for service in (self._heartbeat(), self._committer.run(), self._advancer.run()):
-            self._services.append(asyncio.create_task(_logged(service)))
+        services = (self._heartbeat(), self._committer.run(), self._advancer.run(), self._examiner.run())
+        self._services.extend(asyncio.create_task(_logged(service)) for service in services)
 
     async def admit(self, shard: Shard) -> None:
         """Claim a shard's jobs and put them in flight; returns when the last one has a slot."""
@@ -140,6 +144,7 @@ class Engine:
     async def _advance_rest(self) -> None:
         while not self._committer.due.empty():
             await self._advancer.advance([self._committer.due.get_nowait()])
+        await self._examiner.examine()
 
     async def _unless_stopping(self, work: Coroutine[Any, Any, Result]) -> Result | None:
         """The result of `work`, or None when the worker stops first; `work` is cancelled then."""
@@ -203,6 +208,7 @@ class Engine:
         failpoints.reach("granted")
         start = CallStart(
             trial=job.trial,
+            judging=job.judging,
             job=job.job,
             dispatch_no=job.dispatch_no,
             attempt=job.attempt + 1,
@@ -217,9 +223,8 @@ class Engine:
         failpoints.reach("call_started")
         outcome = await self._call(gateway, request, lease)
         failpoints.reach("answered")
-        settlement = settle(
-            job, start.attempt, outcome, price=run.prices.get(request.model), retries=run.retries
-        )
+        price = run.prices.get(request.model)
+        settlement = settle(job, start.attempt, outcome, price=price, retries=run.retries)
         await self._committer.settle(settlement)
         failpoints.reach("settled")
         await self._report(lane, ticket, outcome)

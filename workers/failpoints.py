@@ -17,6 +17,7 @@ NAMES = (
     "settled",  # the outcome is committed, the limiter does not know
     "advance_decided",  # a trial's next step is known, nothing is committed
     "advance_committed",  # the next round or the answer is committed
+    "judged",  # verdicts are known, nothing is committed
     "dispatch_committed",  # jobs are queued, their messages not sent
     "reaper_marked",  # a flushed broker was noticed and marked, its jobs not requeued
     "reaper_released",  # lost workers' jobs are free, lost messages not looked for

@@ -33,6 +33,7 @@ def settle(
     retried = next_state == "pending" and outcome.disposition is not Disposition.PAUSE_RUN
     return Settlement(
         trial=job.trial,
+        judging=job.judging,
         job=job.job,
         dispatch_no=job.dispatch_no,
         attempt=attempt,

@@ -36,6 +36,8 @@ def write_report(
     strategies: pl.DataFrame | None = None,
     comparisons: pl.DataFrame | None = None,
     rankings: pl.DataFrame | None = None,
+    judges: pl.DataFrame | None = None,
+    compared_by: str = "",
     options: Options | None = None,
     simulated: bool = False,
 ) -> ReportSummary:
@@ -43,7 +45,7 @@ def write_report(
 
     Args:
         out: made if it is not there.
-        outcomes, calls, strategies, comparisons, rankings, options: as `study.study` takes them.
+        outcomes, calls, strategies, comparisons, rankings, judges, compared_by, options: as `study.study` takes them.
         simulated: the answers come from a simulated gateway; the report says so.
 
     Raises:
@@ -56,6 +58,8 @@ def write_report(
         strategies=strategies,
         comparisons=comparisons,
         rankings=rankings,
+        judges=judges,
+        compared_by=compared_by,
         options=options or Options(),
     )
     return write_study(out, found, simulated=simulated)

@@ -52,8 +52,8 @@ within AS (
 summed AS (
   SELECT id, not_before, sum(reserve_tokens) OVER upto AS tokens, sum(reserve_cost_usd) OVER upto AS cost_usd
   FROM within
-  WHERE (%(trial_tokens)s::bigint IS NULL OR trial_tokens <= %(trial_tokens)s)
-    AND (%(trial_cost_usd)s::float8 IS NULL OR trial_cost_usd <= %(trial_cost_usd)s)
+  WHERE trial IS NULL OR ((%(trial_tokens)s::bigint IS NULL OR trial_tokens <= %(trial_tokens)s)
+                          AND (%(trial_cost_usd)s::float8 IS NULL OR trial_cost_usd <= %(trial_cost_usd)s))
   WINDOW upto AS (ORDER BY not_before, id)),
 queued AS (
   UPDATE job SET state = 'queued', dispatch_no = dispatch_no + 1, dispatched_at = now()
@@ -69,6 +69,7 @@ SELECT id, dispatch_no, dispatched_at, reserve_tokens, reserve_cost_usd FROM que
 SELECT DISTINCT waiting.trial
 FROM (SELECT job.trial, job.reserve_tokens, job.reserve_cost_usd FROM job
       WHERE job.run = %(run)s AND job.lane = %(lane)s AND job.state = 'pending' AND job.not_before <= now()
+        AND job.trial IS NOT NULL
       ORDER BY job.not_before, job.id LIMIT %(most)s) AS waiting
 CROSS JOIN LATERAL trial_committed(waiting.trial) AS used
 WHERE NOT used.in_flight
@@ -95,8 +96,10 @@ SELECT EXISTS (
  AND NOT EXISTS (SELECT FROM job WHERE run = %(run)s AND state IN ('queued', 'running')) AS stuck;
 
 -- name: finish_runs
--- A run is finished when none of its trials is open.
+-- A run is finished when none of its trials is open, and what its judges were to be asked has been.
 UPDATE run SET state = 'finished', reason = NULL, finished_at = now()
 WHERE state = 'running'
   AND NOT EXISTS (SELECT FROM trial WHERE trial.run = run.id AND trial.state IN ('pending', 'running'))
+  AND (judgings IS NOT NULL OR jsonb_array_length(coalesce(experiment -> 'judges', '[]')) = 0)
+  AND NOT EXISTS (SELECT FROM judging WHERE judging.run = run.id AND judging.state = 'pending')
 RETURNING run_id;

@@ -6,12 +6,17 @@ CREATE TEMPORARY TABLE staged_line (line bigint, entry jsonb) ON COMMIT DROP;
 
 -- name: stage_rows
 CREATE TEMPORARY TABLE staged ON COMMIT DROP AS
-SELECT line, entry.* FROM staged_line CROSS JOIN LATERAL jsonb_to_record(staged_line.entry) AS entry (
+SELECT line, coalesce(strategy, '') AS strategy, task_id, repeat, round, sample, attempt, model, input_tokens,
+       output_tokens, total_tokens, cached_input_tokens, reasoning_tokens, latency_ms, status, error, content, try, turn,
+       kind, purpose, retry_reason, used, http_status, response_id, first_byte_ms, finish_reason, usage, cost_usd,
+       worker, started_at, finished_at, winner, opponent
+FROM staged_line CROSS JOIN LATERAL jsonb_to_record(staged_line.entry) AS entry (
   task_id text, strategy text, repeat int, round smallint, sample smallint, attempt smallint, model text,
   input_tokens int, output_tokens int, total_tokens int, cached_input_tokens int, reasoning_tokens int,
-  latency_ms int, status text, error text, content text, try smallint, turn smallint, purpose text,
+  latency_ms int, status text, error text, content text, try smallint, turn smallint, kind text, purpose text,
   retry_reason text, used boolean, http_status smallint, response_id text, first_byte_ms int, finish_reason text,
-  usage jsonb, cost_usd float8, worker text, started_at timestamptz, finished_at timestamptz);
+  usage jsonb, cost_usd float8, worker text, started_at timestamptz, finished_at timestamptz,
+  winner jsonb, opponent jsonb);
 
 -- name: repeated_row
 SELECT (array_agg(line ORDER BY line))[1] AS first, (array_agg(line ORDER BY line))[2] AS second
@@ -22,14 +27,45 @@ HAVING count(*) > 1 ORDER BY 2 LIMIT 1;
 -- Ids are drawn here, so that jobs and calls need not look them up again.
 CREATE TEMPORARY TABLE staged_trial ON COMMIT DROP AS
 SELECT nextval(pg_get_serial_sequence('trial', 'id')) AS id, found.*
-FROM (SELECT task_id, strategy, repeat, min(line) AS line FROM staged GROUP BY task_id, strategy, repeat ORDER BY 4)
-  AS found;
+FROM (
+  SELECT task_id, strategy, repeat, min(line) AS line, (array_agg(winner ORDER BY line))[1] AS winner,
+         (array_agg(opponent ORDER BY line))[1] AS opponent
+  FROM staged WHERE kind = 'generation' GROUP BY task_id, strategy, repeat ORDER BY 4) AS found;
+
+-- name: stage_judgings
+-- What a judge's calls of one round were about no ledger says.
+CREATE TEMPORARY TABLE staged_judging ON COMMIT DROP AS
+SELECT nextval(pg_get_serial_sequence('judging', 'id')) AS id, found.*
+FROM (SELECT task_id, strategy, repeat, round, min(line) AS line
+      FROM staged WHERE kind = 'judge' GROUP BY task_id, strategy, repeat, round ORDER BY 5) AS found;
+
+-- name: stage_verdicts
+CREATE TEMPORARY TABLE staged_verdict ON COMMIT DROP AS
+SELECT mine.id AS trial, against.id AS opponent, mine.strategy COLLATE "C" < said.opponent COLLATE "C" AS first,
+       said.winner = said.opponent AS lost, said.winner = 'tie' AS tie, mine.line, said.place
+FROM staged_trial AS mine
+CROSS JOIN LATERAL ROWS FROM (
+  jsonb_array_elements_text(CASE jsonb_typeof(winner) WHEN 'array' THEN winner ELSE jsonb_build_array(winner) END),
+  jsonb_array_elements_text(CASE jsonb_typeof(opponent) WHEN 'array' THEN opponent ELSE jsonb_build_array(opponent) END))
+  WITH ORDINALITY AS said (winner, opponent, place)
+LEFT JOIN staged_trial AS against
+  ON against.task_id = mine.task_id AND against.repeat = mine.repeat AND against.strategy = said.opponent
+WHERE mine.opponent IS NOT NULL;
+
+-- name: unknown_opponent
+SELECT line FROM staged_verdict WHERE opponent IS NULL ORDER BY line LIMIT 1;
+
+-- name: judged_twice
+SELECT staged_trial.line AS first, staged.line AS second
+FROM staged JOIN staged_trial USING (task_id, strategy, repeat)
+WHERE staged.winner IS DISTINCT FROM staged_trial.winner OR staged.opponent IS DISTINCT FROM staged_trial.opponent
+ORDER BY 2 LIMIT 1;
 
 -- name: stage_jobs
 CREATE TEMPORARY TABLE staged_job ON COMMIT DROP AS
 SELECT nextval(pg_get_serial_sequence('job', 'id')) AS id, found.*
 FROM (
-  SELECT staged_trial.id AS trial, task_id, strategy, repeat, try, round, sample,
+  SELECT staged_trial.id AS trial, staged_judging.id AS judging, task_id, strategy, repeat, try, round, sample,
          (array_agg(model ORDER BY attempt, turn))[1] AS model, max(attempt) AS attempt,
          max(attempt) FILTER (WHERE used) AS answer_attempt,
          count(DISTINCT attempt) FILTER (WHERE used) AS answers,
@@ -38,9 +74,11 @@ FROM (
          max(staged.line) FILTER (WHERE used) AS also_used_line,
          (array_agg(error ORDER BY attempt DESC, turn DESC))[1] AS error,
          min(started_at) AS started_at, max(finished_at) AS finished_at
-  FROM staged JOIN staged_trial USING (task_id, strategy, repeat)
-  GROUP BY staged_trial.id, task_id, strategy, repeat, try, round, sample
-  ORDER BY staged_trial.id, try, round, sample) AS found;
+  FROM staged
+  LEFT JOIN staged_trial USING (task_id, strategy, repeat)
+  LEFT JOIN staged_judging USING (task_id, strategy, repeat, round)
+  GROUP BY staged_trial.id, staged_judging.id, task_id, strategy, repeat, try, round, sample
+  ORDER BY staged_trial.id, staged_judging.id, try, round, sample) AS found;
 
 -- name: answered_twice
 SELECT used_line AS first, also_used_line AS second FROM staged_job WHERE answers > 1 ORDER BY 2 LIMIT 1;
@@ -68,7 +106,7 @@ SELECT run_id FROM run WHERE id = %(run)s AND experiment ? 'imported';
 -- name: import_tasks
 INSERT INTO task (run, task_id, position, category, difficulty, weight, goal, files, checks, prompt_bytes)
 SELECT %(run)s, task_id, row_number() OVER (ORDER BY min(line)), '', '', 1, '', '{}', '[]', 0
-FROM staged_trial GROUP BY task_id;
+FROM staged GROUP BY task_id;
 
 -- name: import_strategies
 INSERT INTO strategy (run, name, position, kind, family, tier, params)
@@ -97,15 +135,30 @@ FROM (
   FROM (
     SELECT trial, task_id, strategy, repeat, try, bool_and(answer_attempt IS NOT NULL) AS answered,
            min(started_at) AS started_at, max(finished_at) AS finished_at
-    FROM staged_job GROUP BY trial, task_id, strategy, repeat, try) AS tries
+    FROM staged_job WHERE trial IS NOT NULL GROUP BY trial, task_id, strategy, repeat, try) AS tries
   GROUP BY trial, task_id, strategy, repeat) AS tried
 JOIN task ON task.run = %(run)s AND task.task_id = tried.task_id
 JOIN strategy ON strategy.run = %(run)s AND strategy.name = tried.strategy;
 
--- name: import_jobs
-INSERT INTO job (id, run, trial, lane, try, round, sample, state, reserve_tokens, attempt, answer_attempt, error)
+-- name: import_judgings
+INSERT INTO judging (id, run, task, repeat, number, judge, kind, question, state)
 OVERRIDING SYSTEM VALUE
-SELECT staged_job.id, %(run)s, trial, lane.id, try, round, sample,
+SELECT staged_judging.id, %(run)s, task.id, repeat, round, 'imported', 'imported', '[]', 'ok'
+FROM staged_judging JOIN task ON task.run = %(run)s AND task.task_id = staged_judging.task_id;
+
+-- name: import_verdicts
+-- Each verdict stands in the rows of both trials: it is taken from the one whose strategy comes first.
+INSERT INTO verdict (run, task, winner, loser, tie)
+SELECT %(run)s, trial.task, CASE WHEN said.lost THEN said.opponent ELSE said.trial END,
+       CASE WHEN said.lost THEN said.trial ELSE said.opponent END, said.tie
+FROM staged_verdict AS said JOIN trial ON trial.id = said.trial
+WHERE said.first
+ORDER BY said.line, said.place;
+
+-- name: import_jobs
+INSERT INTO job (id, run, trial, judging, lane, try, round, sample, state, reserve_tokens, attempt, answer_attempt, error)
+OVERRIDING SYSTEM VALUE
+SELECT staged_job.id, %(run)s, trial, judging, lane.id, try, round, sample,
        CASE WHEN answer_attempt IS NULL THEN 'failed' ELSE 'ok' END, 0, attempt, answer_attempt,
        CASE WHEN answer_attempt IS NULL THEN error END
 FROM staged_job

@@ -10,7 +10,7 @@ RETURNING id;
 
 -- name: find_run
 SELECT id, run_id, source_platform, base_url, state, reason, experiment, experiment_hash, prompts_hash,
-       key_fingerprint, simulated, created_at, finished_at
+       key_fingerprint, simulated, judgings, created_at, finished_at
 FROM run WHERE run_id = %(run_id)s;
 
 -- name: list_runs

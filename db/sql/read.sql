@@ -49,21 +49,27 @@ FROM ledger WHERE run = %(run)s;
 
 -- name: read_outcomes
 SELECT task.task_id, strategy.name AS strategy, trial.repeat, task.goal, task.category, task.difficulty,
-       task.weight AS task_weight, trial.state AS status, trial.confirmed_success, trial.score,
+       task.weight AS task_weight, trial.state AS status, trial.confirmed_success,
+       coalesce(trial.score, rubric.score) AS score,
        extract(epoch FROM trial.finished_at - trial.started_at)::float8 AS latency_s, trial.answer AS output
 FROM trial JOIN task ON task.id = trial.task JOIN strategy ON strategy.id = trial.strategy
+LEFT JOIN (
+  SELECT (reading.value #>> '{shown,0}')::bigint AS trial, avg((reading.value #>> '{scores,0}')::float8) AS score
+  FROM judging CROSS JOIN LATERAL jsonb_array_elements(judging.readings) AS reading (value)
+  WHERE judging.run = %(run)s AND judging.kind = 'rubric' AND judging.state <> 'cancelled'
+  GROUP BY 1) AS rubric ON rubric.trial = trial.id
 WHERE trial.run = %(run)s ORDER BY task.position, strategy.position, trial.repeat;
 
 -- name: read_families
 SELECT name AS strategy, family, tier, position FROM strategy WHERE run = %(run)s ORDER BY position;
 
 -- name: copy_ledger
--- `usage` is a JSON value, or for tables its text.
+-- `usage`, `winner` and `opponent` are JSON values, or for tables their text.
 SELECT row_to_json(line) FROM (
   SELECT run_id, source_platform, task_id, strategy, repeat, round, sample, attempt, model, input_tokens,
          output_tokens, total_tokens, cached_input_tokens, reasoning_tokens, latency_ms, status, error, content, try,
-         turn, kind, purpose, retry_reason, used, http_status, response_id, first_byte_ms, finish_reason, %(usage)s,
-         cost_usd, worker, started_at, finished_at
+         turn, kind, purpose, retry_reason, used, http_status, response_id, first_byte_ms, finish_reason,
+         usage%(json_as)s, cost_usd, worker, started_at, finished_at, winner%(json_as)s, opponent%(json_as)s
   FROM ledger WHERE run = %(run)s
   ORDER BY task_id COLLATE "C", strategy COLLATE "C", repeat, try, round, sample, attempt, turn) AS line;
 

@@ -12,7 +12,7 @@ WHERE lease_until < now()
 ORDER BY name FOR UPDATE SKIP LOCKED;
 
 -- name: jobs_of_lost_workers
-SELECT job.id AS job, job.trial FROM job
+SELECT job.id AS job, job.trial, job.judging FROM job
 WHERE job.worker = ANY(%(workers)s) AND job.state = 'running' ORDER BY job.id;
 
 -- name: started_calls_of_lost_workers
@@ -34,7 +34,9 @@ tallied AS (
       held_cost_usd = tally.held_cost_usd + EXCLUDED.held_cost_usd)
 UPDATE job
 SET state = CASE WHEN run.state = 'cancelled' OR EXISTS (
-                   SELECT FROM trial WHERE trial.id = job.trial AND trial.state NOT IN ('pending', 'running')) THEN 'cancelled'
+                   SELECT FROM trial WHERE trial.id = job.trial AND trial.state NOT IN ('pending', 'running'))
+                   OR EXISTS (SELECT FROM judging WHERE judging.id = job.judging AND judging.state <> 'pending')
+                 THEN 'cancelled'
                  WHEN job.lost_leases + 1 >= (run.experiment #>> '{retries,max_lost_leases}')::int THEN 'failed'
                  ELSE 'pending' END,
     lost_leases = job.lost_leases + 1,

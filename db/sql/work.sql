@@ -1,5 +1,5 @@
 -- A worker's moves. The fence is (dispatch_no, attempt): each move needs both to be as the worker knows them.
--- Locks are taken in the order worker, trial, job, call, and by id, by everybody.
+-- Locks are taken in the order worker, trial, judging, job, call, and by id, by everybody.
 
 -- name: heartbeat
 -- One row carries the lease of all that a worker holds.
@@ -24,23 +24,32 @@ WITH mine AS MATERIALIZED (
   ORDER BY job.id
   FOR UPDATE OF job)
 UPDATE job SET state = 'running', worker = %(worker)s
-FROM mine, trial, run_lane
-WHERE job.id = mine.id AND trial.id = job.trial AND run_lane.run = job.run AND run_lane.lane = job.lane
-RETURNING job.id AS job, job.run, job.lane, job.trial, trial.task, trial.strategy, trial.repeat, job.try, job.round,
-          job.sample, job.dispatch_no, job.attempt, job.failures, job.throttled_since, job.retry_reason,
+FROM mine
+JOIN job AS own ON own.id = mine.id
+JOIN run_lane ON run_lane.run = own.run AND run_lane.lane = own.lane
+LEFT JOIN trial ON trial.id = own.trial
+LEFT JOIN judging ON judging.id = own.judging
+WHERE job.id = mine.id
+RETURNING job.id AS job, job.run, job.lane, job.trial, job.judging, coalesce(trial.task, judging.task) AS task,
+          trial.strategy, coalesce(trial.repeat, judging.repeat) AS repeat, job.try, job.round, job.sample, job.dispatch_no, job.attempt, job.failures, job.throttled_since, job.retry_reason,
           job.request, job.reserve_tokens, job.reserve_cost_usd, run_lane.proven_at IS NOT NULL AS proven;
 
 -- name: hand_back
 -- running -> pending without a call: no capacity for long, the run was paused, or the worker stops. Uses up no try.
--- A trial that has ended meanwhile needs the job no more; its lock keeps it from ending unseen just now.
+-- A trial or judging that has ended meanwhile needs the job no more; its lock keeps it from ending unseen just now.
 WITH owner AS MATERIALIZED (
   SELECT id, state FROM trial WHERE id IN (SELECT trial FROM job WHERE id = ANY(%(jobs)s))
   ORDER BY id FOR NO KEY UPDATE),
+question AS MATERIALIZED (
+  SELECT id, state FROM judging WHERE id IN (SELECT judging FROM job WHERE id = ANY(%(jobs)s))
+  ORDER BY id FOR NO KEY UPDATE),
 mine AS MATERIALIZED (
-  SELECT job.id, item.delay_s, owner.state NOT IN ('pending', 'running') AS ended
+  SELECT job.id, item.delay_s,
+         coalesce(owner.state NOT IN ('pending', 'running'), question.state <> 'pending') AS ended
   FROM unnest(%(jobs)s::bigint[], %(dispatch_nos)s::int[], %(delays_s)s::float8[]) AS item (job, dispatch_no, delay_s)
   JOIN job ON job.id = item.job AND job.dispatch_no = item.dispatch_no
-  JOIN owner ON owner.id = job.trial
+  LEFT JOIN owner ON owner.id = job.trial
+  LEFT JOIN question ON question.id = job.judging
   WHERE job.state = 'running' AND job.worker = %(worker)s
   ORDER BY job.id
   FOR UPDATE OF job)
@@ -59,7 +68,8 @@ SELECT id FROM trial WHERE id = ANY(%(trials)s) ORDER BY id FOR NO KEY UPDATE;
 SELECT id FROM job WHERE id = ANY(%(jobs)s) ORDER BY id FOR NO KEY UPDATE;
 
 -- name: start_calls
--- The call row is there, and committed, before a request leaves. Needs a live lease, a running run and an open trial.
+-- The call row is there, and committed, before a request leaves. Needs a live lease, a running run and an open trial
+-- or judging.
 WITH started AS (
   INSERT INTO call (job, attempt, run, model, purpose, retry_reason, reserve_tokens, reserve_cost_usd, worker,
                     key_fingerprint)
@@ -71,10 +81,12 @@ WITH started AS (
               %(key_fingerprints)s::text[]) AS item (job, dispatch_no, attempt, model, key_fingerprint)
   JOIN job ON job.id = item.job
   JOIN run ON run.id = job.run
-  JOIN trial ON trial.id = job.trial AND trial.state IN ('pending', 'running')
+  LEFT JOIN trial ON trial.id = job.trial
+  LEFT JOIN judging ON judging.id = job.judging
   JOIN worker ON worker.name = %(worker)s
   WHERE job.state = 'running' AND job.worker = %(worker)s AND job.dispatch_no = item.dispatch_no
     AND job.attempt = item.attempt - 1 AND run.state = 'running' AND worker.lease_until > now()
+    AND (trial.state IN ('pending', 'running') OR judging.state = 'pending')
   RETURNING job, attempt),
 moved AS (UPDATE job SET attempt = started.attempt FROM started WHERE job.id = started.job RETURNING job.trial)
 UPDATE trial SET state = 'running', started_at = now()
@@ -119,7 +131,7 @@ settled AS (
             call.total_tokens, call.cost_usd, call.reserve_tokens, call.reserve_cost_usd, before.status AS was,
             before.input_tokens AS input_was, before.output_tokens AS output_was, before.cost_usd AS cost_was),
 granted AS MATERIALIZED (
-  -- `once`: the trial's one repetition, which the first of its calls gets that asks for it.
+  -- `once`: the trial's one repetition, which the first of its calls gets that asks for it. Judgings have none.
   SELECT DISTINCT ON (job.trial) job.id, job.trial, item.error
   FROM item
   JOIN settled ON settled.job = item.job AND settled.attempt = item.attempt
@@ -131,7 +143,8 @@ used_up AS (UPDATE trial SET repetition = granted.error FROM granted WHERE trial
 moved AS (
   UPDATE job
   SET state = CASE WHEN item.next_state = 'pending' AND (run.state = 'cancelled' OR EXISTS (
-                          SELECT FROM trial WHERE trial.id = job.trial AND trial.state NOT IN ('pending', 'running')))
+                          SELECT FROM trial WHERE trial.id = job.trial AND trial.state NOT IN ('pending', 'running'))
+                        OR EXISTS (SELECT FROM judging WHERE judging.id = job.judging AND judging.state <> 'pending'))
                    THEN 'cancelled'
                    WHEN item.once AND NOT EXISTS (SELECT FROM granted WHERE granted.id = job.id) THEN 'failed'
                    ELSE item.next_state END,

@@ -15,7 +15,14 @@ from typing import Any
 
 from paretoken.simulator import agents
 from paretoken.simulator.models import SimulatedModel
-from paretoken.simulator.readers import EFFORT_OF_CHECKING, Prompt, is_right, judgement, take_apart
+from paretoken.simulator.readers import (
+    EFFORT_OF_CHECKING,
+    Prompt,
+    is_right,
+    judgement,
+    take_apart,
+    useless_judgement,
+)
 from paretoken.simulator.tasks import SimulatedTask, TaskBook
 from paretoken.simulator.wire import ChatRequest
 
@@ -94,7 +101,10 @@ def answer(
     text = request.text
     task = tasks.find(text)
     tool_calls: Sequence[Mapping[str, Any]] = ()
-    if task is None:
+    if model.manner is not None:
+        prompt = take_apart(text, task.goal if task else "")
+        content, right = useless_judgement(model.manner, prompt, rng), None
+    elif task is None:
         content, right = _unknown(request), None
     elif agents.protocol(request):
         content, tool_calls, right = _act(request, model, task, rng)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from analysis.prices import Price
 
@@ -22,7 +22,14 @@ class SimulatedModel:
     """Invented, like everything here. An experiment names its own prices."""
     reasons: bool = False
     """Spends hidden reasoning tokens on every request and reports them in its usage."""
+    manner: Literal["first", "noise"] | None = None
+    """A useless judge: prefers whatever stands first, or writes what nobody can read."""
 
+
+_USELESS_JUDGES: Mapping[str, Literal["first", "noise"]] = {
+    "sim-judge-a": "first",
+    "sim-judge-noise": "noise",
+}
 
 MODELS: Mapping[str, SimulatedModel] = {
     model.name: model
@@ -51,6 +58,16 @@ MODELS: Mapping[str, SimulatedModel] = {
             verbosity=2.5,
             price=Price(input_usd_per_1m=2.00, output_usd_per_1m=8.00, cached_input_usd_per_1m=0.50),
             reasons=True,
+        ),
+        *(
+            SimulatedModel(
+                name=name,
+                skill=0.5,
+                verbosity=1.0,
+                price=Price(input_usd_per_1m=0.15, output_usd_per_1m=0.60),
+                manner=manner,
+            )
+            for name, manner in _USELESS_JUDGES.items()
         ),
     )
 }

@@ -7,6 +7,7 @@ solving. The marks are those that the strategies' own prompts ask for.
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from paretoken.simulator.tasks import SimulatedTask
 from workers.fences import fenced_blocks
@@ -44,13 +45,39 @@ def judgement(prompt: Prompt, task: SimulatedTask, p_right: float, rng: random.R
     if not prompt.shown:
         return None
     held = [is_right(answer, task) == (rng.random() < p_right) for answer in prompt.shown]
-    if "Best:" in prompt.frame:
+    return _comparison(prompt.frame, held, rng) or _mark(prompt.frame, held[-1], rng)
+
+
+def _comparison(frame: str, held: Sequence[bool], rng: random.Random) -> str | None:
+    """Of several answers, each held to be right or wrong."""
+    if "Winner:" in frame and len(held) == 2:
+        return f"Winner: {'tie' if held[0] == held[1] else 'AB'[held.index(True)]}"
+    if "Ranking:" in frame:
+        drawn = [rng.random() for _ in held]
+        order = sorted(range(len(held)), key=lambda place: (not held[place], drawn[place]))
+        return f"Ranking: {', '.join(str(place + 1) for place in order)}"
+    if "Best:" in frame:
         good = [number for number, right in enumerate(held, start=1) if right]
         return f"Best: {rng.choice(good or range(1, len(held) + 1))}"
-    if "Score:" in prompt.frame:
-        return f"Score: {rng.randint(7, 10) if held[-1] else rng.randint(0, 4)}"
-    if "Verdict: right" in prompt.frame:
-        return f"Verdict: {'right' if held[-1] else 'wrong'}"
-    if "Verdict: good" in prompt.frame:
-        return f"Verdict: {'good' if held[-1] else 'revise'}"
     return None
+
+
+def _mark(frame: str, held: bool, rng: random.Random) -> str | None:
+    """Of one answer."""
+    if "Score:" in frame:
+        return f"Score: {rng.randint(7, 10) if held else rng.randint(0, 4)}"
+    if "Verdict: right" in frame:
+        return f"Verdict: {'right' if held else 'wrong'}"
+    if "Verdict: good" in frame:
+        return f"Verdict: {'good' if held else 'revise'}"
+    return None
+
+
+def useless_judgement(manner: Literal["first", "noise"], prompt: Prompt, rng: random.Random) -> str:
+    """What a judge writes who prefers the first place, or who writes noise."""
+    if manner == "noise":
+        letters = [rng.choice("bdfgklmnprst") + rng.choice("aeiou") for _ in range(30)]
+        return "".join(letter + rng.choice(("", "", " ")) for letter in letters).strip()
+    if "Ranking:" in prompt.frame:
+        return f"Ranking: {', '.join(str(number) for number in range(1, len(prompt.shown) + 1))}"
+    return "Score: 10" if "Score:" in prompt.frame else "Winner: A"

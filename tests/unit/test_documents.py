@@ -25,9 +25,22 @@ TABLES: Mapping[str, type[BaseModel]] = {
     "[retries]": sections.RetriesSection,
     "[analysis]": sections.AnalysisSection,
     "[[strategies]]": sections.StrategySection,
+    "[[judges]]": sections.JudgeSection,
+    "[ranking]": sections.RankingSection,
     "The task file": TaskLine,
 }
-SECTIONS = {"gateway", "model", "prices", "limits", "budget", "retries", "analysis", "strategies"}
+SECTIONS = {
+    "gateway",
+    "model",
+    "prices",
+    "limits",
+    "budget",
+    "retries",
+    "analysis",
+    "strategies",
+    "judges",
+    "ranking",
+}
 
 
 def documented(heading: str) -> dict[str, Any]:

@@ -46,6 +46,15 @@ class FixedRate(Rate):
 
 
 @pytest.mark.parametrize(
+    ("most_cost_usd", "said"), [(0.5, "at most $0.5000"), (None, "cost unknown (no price)")]
+)
+def test_a_judge_has_its_line_with_its_bound(most_cost_usd: float | None, said: str) -> None:
+    bound = {"judge": "j", "judgings": 10, "calls": 20, "most_tokens": 9, "most_cost_usd": most_cost_usd}
+    seen = replace(RUNNING, judgings={"j": {"ok": 3, "pending": 7}}, judging_bounds=[bound])
+    assert describe(seen)[1] == f"judge j: 3 ok, 7 pending (20 calls planned, {said})"
+
+
+@pytest.mark.parametrize(
     ("changes", "rate", "lines"),
     [
         (

@@ -12,20 +12,46 @@ depends_on = None
 # The ledger as it is exported: one row for every HTTP attempt that has an outcome. `run` is there to select by.
 LEDGER = """
 CREATE VIEW ledger AS
-SELECT run.run_id, run.source_platform, task.task_id, strategy.name AS strategy, trial.repeat, job.round, job.sample,
+SELECT run.run_id, run.source_platform, task.task_id, strategy.name AS strategy,
+       coalesce(trial.repeat, judging.repeat) AS repeat, job.round, job.sample,
        call.attempt, call.model, call.input_tokens, call.output_tokens, call.total_tokens, call.cached_input_tokens,
        call.reasoning_tokens, call.latency_ms, call.status, call.error, call.content, job.try, call.turn,
-       'generation' AS kind, call.purpose, call.retry_reason,
+       CASE WHEN job.judging IS NULL THEN 'generation' ELSE 'judge' END AS kind, call.purpose, call.retry_reason,
        coalesce(job.answer_attempt = call.attempt, false) AS used, call.http_status, call.response_id,
        call.first_byte_ms, call.finish_reason, call.usage, call.cost_usd, call.worker, call.started_at,
-       call.finished_at, call.run
+       call.finished_at, judged.winner, judged.opponent,
+       call.run
 FROM call
 JOIN run ON run.id = call.run
 JOIN job ON job.id = call.job
-JOIN trial ON trial.id = job.trial
-JOIN task ON task.id = trial.task
-JOIN strategy ON strategy.id = trial.strategy
+LEFT JOIN trial ON trial.id = job.trial
+LEFT JOIN strategy ON strategy.id = trial.strategy
+LEFT JOIN judging ON judging.id = job.judging
+JOIN task ON task.id = coalesce(trial.task, judging.task)
+LEFT JOIN judged ON judged.run = call.run AND judged.trial = job.trial
 WHERE call.status <> 'started'
+"""
+
+# Per judged trial who won and whom it was compared with, one entry for each verdict, in the order of the opponents'
+# names: strings where there is one verdict, lists where there are several.
+JUDGED = """
+CREATE VIEW judged AS
+SELECT run, trial,
+       CASE count(*) WHEN 1 THEN to_jsonb(min(winner)) ELSE jsonb_agg(winner ORDER BY opponent COLLATE "C", id) END
+         AS winner,
+       CASE count(*) WHEN 1 THEN to_jsonb(min(opponent)) ELSE jsonb_agg(opponent ORDER BY opponent COLLATE "C", id) END
+         AS opponent
+FROM (
+  SELECT verdict.id, verdict.run, side.trial, theirs.name AS opponent,
+         CASE WHEN verdict.tie THEN 'tie' WHEN side.won THEN ours.name ELSE theirs.name END AS winner
+  FROM verdict
+  CROSS JOIN LATERAL (VALUES (verdict.winner, verdict.loser, true), (verdict.loser, verdict.winner, false))
+    AS side (trial, other, won)
+  JOIN trial AS mine ON mine.id = side.trial
+  JOIN strategy AS ours ON ours.id = mine.strategy
+  JOIN trial AS another ON another.id = side.other
+  JOIN strategy AS theirs ON theirs.id = another.strategy) AS said
+GROUP BY run, trial
 """
 
 # What a trial has spent or may still spend: the calls with an outcome, by their tokens or, where these are unknown and
@@ -91,6 +117,12 @@ def upgrade() -> None:
         sa.Column("prompts_hash", sa.Text(), nullable=False),
         sa.Column("key_fingerprint", sa.Text(), nullable=False),
         sa.Column("simulated", sa.Boolean(), nullable=False),
+        sa.Column(
+            "judgings",
+            postgresql.JSONB(astext_type=sa.Text()),
+            nullable=True,
+            comment="per judge what was planned and its bound; NULL until it was",
+        ),
         sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
         sa.Column("finished_at", sa.DateTime(timezone=True), nullable=True),
         sa.CheckConstraint(
@@ -182,20 +214,50 @@ def upgrade() -> None:
         sa.Column("id", sa.BigInteger(), sa.Identity(always=True), nullable=False),
         sa.Column("run", sa.Integer(), nullable=False),
         sa.Column("task", sa.BigInteger(), nullable=False),
+        sa.Column("repeat", sa.Integer(), nullable=False),
+        sa.Column(
+            "number",
+            sa.SmallInteger(),
+            nullable=False,
+            comment="in its task and repeat; `round` of its jobs",
+        ),
         sa.Column("judge", sa.Text(), nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
         sa.Column(
             "question",
             postgresql.JSONB(astext_type=sa.Text()),
             nullable=False,
-            comment="the trials compared, in the order shown",
+            comment="ids of the trials compared",
         ),
         sa.Column("state", sa.Text(), server_default="pending", nullable=False),
+        sa.Column("version", sa.Integer(), server_default="0", nullable=False),
+        sa.Column(
+            "due", sa.Boolean(), server_default="false", nullable=False, comment="its replies can be read"
+        ),
+        sa.Column("lease_until", sa.DateTime(timezone=True), nullable=True),
+        sa.Column(
+            "readings",
+            postgresql.JSONB(astext_type=sa.Text()),
+            nullable=True,
+            comment="per call: the trials as shown, their scores, or the problem",
+        ),
         sa.CheckConstraint(
             "state IN ('pending', 'ok', 'failed', 'cancelled')", name=op.f("judging_state_check")
         ),
         sa.ForeignKeyConstraint(["run"], ["run.id"], name=op.f("judging_run_fkey")),
         sa.ForeignKeyConstraint(["task"], ["task.id"], name=op.f("judging_task_fkey")),
         sa.PrimaryKeyConstraint("id", name=op.f("judging_pkey")),
+        sa.UniqueConstraint("task", "repeat", "number", name=op.f("judging_task_repeat_number_key")),
+    )
+    op.create_index(
+        "judging_due_idx", "judging", ["lease_until"], unique=False, postgresql_where=sa.text("due")
+    )
+    op.create_index(
+        "judging_open_idx",
+        "judging",
+        ["run"],
+        unique=False,
+        postgresql_where=sa.text("state = 'pending'"),
     )
     op.create_index("judging_run_idx", "judging", ["run"], unique=False)
     op.create_table(
@@ -278,7 +340,7 @@ def upgrade() -> None:
             "request",
             postgresql.JSONB(astext_type=sa.Text()),
             nullable=True,
-            comment="NULL in round 1: the strategy's opening makes it",
+            comment="NULL in round 1 and of a judging: made when it is sent",
         ),
         sa.Column("reserve_tokens", sa.Integer(), nullable=False, comment="upper bound of one attempt"),
         sa.Column(
@@ -339,12 +401,24 @@ def upgrade() -> None:
         "verdict",
         sa.Column("id", sa.BigInteger(), sa.Identity(always=True), nullable=False),
         sa.Column("run", sa.Integer(), nullable=False),
-        sa.Column("judging", sa.BigInteger(), nullable=True, comment="NULL for a verdict of people or rules"),
+        sa.Column(
+            "judging",
+            sa.BigInteger(),
+            nullable=True,
+            comment="NULL for a verdict of an imported ledger",
+        ),
         sa.Column("task", sa.BigInteger(), nullable=False),
         sa.Column("winner", sa.BigInteger(), nullable=False),
         sa.Column("loser", sa.BigInteger(), nullable=False),
         sa.Column("tie", sa.Boolean(), nullable=False),
         sa.Column("weight", sa.Double(), server_default="1", nullable=False),
+        sa.Column(
+            "items",
+            sa.Integer(),
+            server_default="2",
+            nullable=False,
+            comment="how many were ranked together",
+        ),
         sa.ForeignKeyConstraint(["judging"], ["judging.id"], name=op.f("verdict_judging_fkey")),
         sa.ForeignKeyConstraint(["loser"], ["trial.id"], name=op.f("verdict_loser_fkey")),
         sa.ForeignKeyConstraint(["run"], ["run.id"], name=op.f("verdict_run_fkey")),
@@ -352,6 +426,7 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["winner"], ["trial.id"], name=op.f("verdict_winner_fkey")),
         sa.PrimaryKeyConstraint("id", name=op.f("verdict_pkey")),
     )
+    op.create_index("verdict_judging_idx", "verdict", ["judging"], unique=False)
     op.create_index("verdict_run_idx", "verdict", ["run"], unique=False)
     op.create_table(
         "call",
@@ -420,6 +495,7 @@ def upgrade() -> None:
         "call_started_idx", "call", ["worker"], unique=False, postgresql_where=sa.text("status = 'started'")
     )
 
+    op.execute(JUDGED)
     op.execute(LEDGER)
     op.execute(TRIAL_COMMITTED)
 
@@ -427,10 +503,12 @@ def upgrade() -> None:
 def downgrade() -> None:
     op.execute("DROP FUNCTION trial_committed")
     op.execute("DROP VIEW ledger")
+    op.execute("DROP VIEW judged")
     op.drop_index("call_started_idx", table_name="call", postgresql_where=sa.text("status = 'started'"))
     op.drop_index("call_run_idx", table_name="call")
     op.drop_table("call")
     op.drop_index("verdict_run_idx", table_name="verdict")
+    op.drop_index("verdict_judging_idx", table_name="verdict")
     op.drop_table("verdict")
     op.drop_index("job_trial_slot_key", table_name="job")
     op.drop_index("job_running_idx", table_name="job", postgresql_where=sa.text("state = 'running'"))
@@ -446,6 +524,8 @@ def downgrade() -> None:
     op.drop_table("trial_file")
     op.drop_table("trial")
     op.drop_index("judging_run_idx", table_name="judging")
+    op.drop_index("judging_open_idx", table_name="judging", postgresql_where=sa.text("state = 'pending'"))
+    op.drop_index("judging_due_idx", table_name="judging", postgresql_where=sa.text("due"))
     op.drop_table("judging")
     op.drop_table("task")
     op.drop_table("strategy")

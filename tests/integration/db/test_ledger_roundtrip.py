@@ -68,6 +68,20 @@ HISTORY: list[dict[str, Any]] = [
         task_id="t7", error="truncated", http_status=200, content="half", output_tokens=20, cost_usd=1e-05,
         finish_reason="length", usage={"completion_tokens": 20},
     ),
+    # three answers that were judged: a won over b and tied with c, b lost to both
+    row(task_id="t8", strategy="a", winner=["a", "tie"], opponent=["b", "c"]),
+    row(task_id="t8", strategy="b", winner=["a", "c"], opponent=["a", "c"]),
+    row(task_id="t8", strategy="c", winner=["tie", "c"], opponent=["a", "b"]),
+    # two that were compared once, and twice in another repeat
+    *(row(task_id="t9", strategy=ours, winner="x y", opponent=theirs) for ours, theirs in (("x y", "z"), ("z", "x y"))),
+    *(
+        row(task_id="t9", strategy=ours, repeat=2, winner=["z", "x y"], opponent=[theirs, theirs])
+        for ours, theirs in (("x y", "z"), ("z", "x y"))
+    ),
+    # the judge's own calls: two of one judging, and one of another that failed first
+    *(row(task_id="t8", strategy=None, kind="judge", sample=sample, response_id=f"j-{sample}") for sample in (1, 2)),
+    unanswered(task_id="t8", strategy=None, kind="judge", round=2, error="server_error", http_status=500),
+    row(task_id="t8", strategy=None, kind="judge", round=2, attempt=2, purpose="retry", retry_reason="server_error"),
 ]  # fmt: skip
 
 USAGES = [
@@ -95,7 +109,7 @@ def exported(connection: Connection, run_id: str) -> list[dict[str, Any]]:
 
 def by_key(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     key = ("task_id", "strategy", "repeat", "try", "round", "sample", "attempt", "turn")
-    return sorted(rows, key=lambda row: [row[field] for field in key])
+    return sorted(rows, key=lambda row: [row[field] or "" for field in key])
 
 
 @pytest.fixture

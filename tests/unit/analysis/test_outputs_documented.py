@@ -7,6 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from analysis.judges import QUALITY
 from analysis.options import Options
 from analysis.report import write_report
 
@@ -32,7 +33,9 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     out = tmp_path_factory.mktemp("report")
     no_calls = pl.DataFrame(schema={"task_id": pl.String, "strategy": pl.String})
-    write_report(out, outcomes=trials(rows), calls=no_calls, options=Options(hierarchical=True))
+    judges = pl.DataFrame([("j", 20, 40, 20, 3, 0, 0, 0.1, 0.9)], schema=QUALITY, orient="row")
+    options = Options(hierarchical=True)
+    write_report(out, outcomes=trials(rows), calls=no_calls, judges=judges, options=options)
     return out
 
 

@@ -1,0 +1,118 @@
+"""Examining judgings: read what the calls of those that are due say, and commit the verdicts.
+
+Judgings lead to no further calls, so nobody waits for one: whoever has settled a call of a judge looks for all that is
+due, and a sweep finds what a vanished worker left.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+import psycopg
+from psycopg_pool import AsyncConnectionPool
+
+from db import judging
+from db.connection import AsyncConnection
+from db.judging import DueJudging, FinishedJudging, JudgeReply
+from workers import failpoints
+from workers.context import Contexts, RunContext
+from workers.errors import KeyUnusable
+from workers.judges import Reading, draw_of
+
+log = logging.getLogger(__name__)
+
+COLLECT_S = 0.05
+SWEEP_S = 5.0
+MOST_JUDGINGS = 500
+
+
+class Examiner:
+    """Turns replies of judges into verdicts."""
+
+    def __init__(
+        self,
+        pool: AsyncConnectionPool[AsyncConnection],
+        contexts: Contexts,
+        settled: asyncio.Event,
+        *,
+        lease_s: float,
+    ) -> None:
+        self._pool = pool
+        self._contexts = contexts
+        self._settled = settled
+        self._lease_s = lease_s
+
+    async def run(self) -> None:
+        """Examine when a call of a judge was settled here, and every few seconds; until cancelled."""
+        while True:
+            try:
+                async with asyncio.timeout(SWEEP_S):
+                    await self._settled.wait()
+                await asyncio.sleep(COLLECT_S)
+            except TimeoutError:
+                pass
+            self._settled.clear()
+            try:
+                await self.examine()
+            except psycopg.Error as error:
+                # The judgings stay due in Postgres; the sweep comes back to them.
+                log.warning("Judgings could not be examined (%s); they stay due.", str(error).strip())
+                await asyncio.sleep(1)
+
+    async def examine(self) -> None:
+        """Examine whatever is due and nobody's."""
+        while True:
+            async with self._pool.connection() as connection:
+                due = await judging.lease_due(connection, most=MOST_JUDGINGS, lease_s=self._lease_s)
+                if not due:
+                    return
+                replies = await judging.read_replies(connection, due)
+            found = [await self._finished(one, replies[one.judging]) for one in due]
+            failpoints.reach("judged")
+            async with self._pool.connection() as connection:
+                await judging.finish(connection, [one for one in found if one is not None])
+
+    async def _finished(self, due: DueJudging, replies: Sequence[JudgeReply]) -> FinishedJudging | None:
+        try:
+            return finished(due, await self._contexts.run(due.run), replies)
+        except KeyUnusable as error:
+            log.warning("%s This worker leaves the run's judgings to others.", error)
+            return None
+
+
+def finished(due: DueJudging, run: RunContext, replies: Sequence[JudgeReply]) -> FinishedJudging:
+    """What the replies of a judging amount to: verdicts, or the reason why there is none."""
+    judge = run.judges[due.judge]
+    draw = draw_of(seed=run.seed, task_id=due.task_id, repeat=due.repeat, judge=due.judge)
+    showings = judge.showings(len(due.question), draw)
+    readings = [
+        Reading(
+            shown=shown, scores=None if reply.state != "ok" else judge.scores(reply.content or "", len(shown))
+        )
+        for shown, reply in zip(showings, replies, strict=True)
+    ]
+    verdicts = judge.verdicts(readings)
+    return FinishedJudging(
+        judging=due.judging,
+        version=due.version,
+        state="ok" if verdicts else "failed",
+        readings=[
+            {"shown": [due.question[place] for place in reading.shown]} | _said(reading, reply)
+            for reading, reply in zip(readings, replies, strict=True)
+        ],
+        verdicts=[
+            {
+                "winner": due.question[verdict.winner],
+                "loser": due.question[verdict.loser],
+                "tie": verdict.tie,
+                "items": verdict.items,
+            }
+            for verdict in verdicts
+        ],
+    )
+
+
+def _said(reading: Reading, reply: JudgeReply) -> dict[str, object]:
+    if reading.scores is not None:
+        return {"scores": list(reading.scores)}
+    return {"problem": "unparsable" if reply.state == "ok" else reply.error or reply.state}
