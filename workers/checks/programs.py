@@ -75,8 +75,11 @@ class Program(Check):
         if not context.allow_commands:
             return Checked(passed=False, message="the experiment does not say allow_commands = true")
         # Some programs leave what cannot be removed at once; the system's own cleaning takes it.
-        with tempfile.TemporaryDirectory(prefix="paretoken-check-", ignore_cleanup_errors=True) as name:
-            return self.judge(answer, context, Path(name))
+        try:
+            with tempfile.TemporaryDirectory(prefix="paretoken-check-", ignore_cleanup_errors=True) as name:
+                return self.judge(answer, context, Path(name))
+        except OSError as error:
+            return Checked(passed=False, message=f"the folder cannot be laid out: {error.strerror}")
 
     def judge(self, answer: str, context: CheckContext, folder: Path) -> Checked:
         """The verdict; `folder` is new and empty."""

@@ -8,6 +8,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict
@@ -57,6 +58,8 @@ class Folder:
         self, *, task_files: Mapping[str, bytes], written: Mapping[str, bytes] | None = None
     ) -> None:
         self._task_files = task_files
+        # Its files and folders, on a disk that does not tell cases apart too.
+        self._taken = {part.casefold() for name in task_files for part in PurePosixPath(name).parts}
         self.written = dict(written or {})
         self.changed: set[str] = set()
         """Names of the files that were written since the folder was laid out."""
@@ -79,8 +82,8 @@ class Folder:
                 f"{name[:100]!r} is no plain file name: up to 100 letters, digits, blanks, '.', '_' and '-' of "
                 "ASCII, no folder"
             )
-        if name.casefold() in {other.casefold() for other in self._task_files}:
-            raise ToolRefused(f"{name!r} is a file of the task and stays as it is; take another name")
+        if name.casefold() in self._taken:
+            raise ToolRefused(f"{name!r} belongs to the task and stays as it is; take another name")
         others = {other: kept for other, kept in self.written.items() if other != name}
         if len(content) > MAX_FILE_BYTES:
             raise ToolRefused(f"the content has {len(content):,} bytes; a file may have {MAX_FILE_BYTES:,}")

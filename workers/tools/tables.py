@@ -10,7 +10,7 @@ from workers.tools.base import Folder, Tool, ToolRefused
 
 MOST_ROWS = 200
 MOST_CHARS = 50_000
-MAX_CSV_BYTES = 20_000_000
+MAX_CSV_BYTES = 10_000_000
 NULLS = ("", "NA")
 
 
@@ -68,7 +68,7 @@ class QueryCsv(Tool):
 
 def _sandboxed(action: str, **arguments: Any) -> Any:
     try:
-        return sandbox.run(action, **arguments)
+        return sandbox.run(action, load_s=sandbox.LOAD_S, **arguments)
     except sandbox.Refused as refused:
         raise ToolRefused(str(refused)) from None
 
