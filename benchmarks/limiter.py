@@ -54,16 +54,18 @@ class Window:
 
 async def gateway(port: int, options: argparse.Namespace) -> None:
     """One line in (anything), one line of JSON out; `report` gets the minutes so far."""
-    window, start = Window(), time.monotonic()
+    window, start = Window(), 0.0
     minutes: list[Counter[str]] = [Counter() for _ in range(99)]
     rng = random.Random(1)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal start
         while line := await reader.readline():
             now = time.monotonic()
             if line == b"report\n":
                 answer: object = minutes
             else:
+                start = start or now
                 tokens = max(1, round(rng.lognormvariate(0, 0.5) * options.tokens / 1.133))  # e^(0.5^2 / 2)
                 wait_s = window.admit(now, tokens)
                 minute = minutes[int((now - start) // 60)]
@@ -170,6 +172,16 @@ async def decision_times(port: int, calls: int) -> None:
         print(f"acquire + settle, 50 at a time: {(time.perf_counter() - start) / calls * 1e6:.0f} us")
 
 
+def wait_until_listening(port: int) -> None:
+    while True:
+        try:
+            ask_report(port)
+        except ConnectionRefusedError:
+            time.sleep(0.1)
+        else:
+            return
+
+
 def ask_report(port: int) -> list[dict[str, int]]:
     with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.sendall(b"report\n")
@@ -185,15 +197,17 @@ def load(port: int, options: argparse.Namespace) -> None:
         client.config_resetstat()
         processes = [context.Process(target=gateway_process, args=(ports[1], options), daemon=True)]
         processes[0].start()
-        time.sleep(2)
+        wait_until_listening(ports[1])
         processes += [
             context.Process(target=worker_process, args=(ports, n, options), daemon=True)
             for n in range(options.processes)
         ]
         for process in processes[1:]:
             process.start()
-        time.sleep(60 * options.minutes)
-        report = ask_report(ports[1])
+        while not (report := ask_report(ports[1]))[
+            options.minutes
+        ]:  # the minute after the last one has begun
+            time.sleep(1)
         for process in processes:
             process.terminate()
             process.join()
