@@ -226,7 +226,8 @@ def _end(seen: "Progress") -> None:
         bad = ", ".join(
             f"{seen.trials[s]} {s}" for s in ("failed", "over_budget", "review") if seen.trials.get(s)
         )
-        raise RunFailed(f"Run {seen.run_id} is finished, but not every trial has an answer: {bad}.")
+        hint = f" Decide on those in review: paretoken review {seen.run_id}" if "review" in bad else ""
+        raise RunFailed(f"Run {seen.run_id} is finished, but not every trial has an answer: {bad}.{hint}")
 
 
 @contextlib.contextmanager

@@ -1,7 +1,8 @@
 """What a simulated model makes of a prompt that shows it answers: it judges them, or takes one over.
 
-It judges an answer rightly with the probability of solving the task with EFFORT_OF_CHECKING: checking is easier than
-solving. The marks are those that the strategies' own prompts ask for.
+It knows how to check with the probability of solving the task with EFFORT_OF_CHECKING: checking is easier than solving.
+Where it does not know, its judgement is a toss, so that no judge is systematically wrong. The marks are those that the
+strategies' own prompts ask for.
 """
 
 import random
@@ -40,10 +41,11 @@ def is_right(answer: str, task: SimulatedTask) -> bool:
     return answer.split() == task.right_answer.split()
 
 
-def judgement(prompt: Prompt, task: SimulatedTask, p_right: float, rng: random.Random) -> str | None:
+def judgement(prompt: Prompt, task: SimulatedTask, p_checked: float, rng: random.Random) -> str | None:
     """The line with the judgement that the prompt asks for, or `None` when it asks for an answer."""
     if not prompt.shown:
         return None
+    p_right = (1 + p_checked) / 2
     held = [is_right(answer, task) == (rng.random() < p_right) for answer in prompt.shown]
     return _comparison(prompt.frame, held, rng) or _mark(prompt.frame, held[-1], rng)
 

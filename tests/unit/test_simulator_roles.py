@@ -60,8 +60,9 @@ def following(built: Strategy, *contents: Sequence[str]) -> Sequence[ModelCall]:
 
 
 RIGHT, WRONG = "I count.\nAnswer:\n336", "I count.\nAnswer:\n335"
-# The chance of a right judgement of a medium task by sim-medium: 1 / (1 + exp(-6 (0.60 + 0.25 - 0.50))) = 0.891
-JUDGED = 0.891
+# sim-medium can check a medium task with 1 / (1 + exp(-6 (0.60 + 0.25 - 0.50))) = 0.891; else it is a toss.
+CHECKED = 0.891
+JUDGED = (1 + CHECKED) / 2
 
 
 @pytest.mark.parametrize(
@@ -100,7 +101,7 @@ def test_a_debater_takes_over_a_right_answer_and_else_tries_again() -> None:
         Counter(said(following(debate, texts)[0], number).right for number in range(500))
         for texts in ([RIGHT, WRONG], [WRONG, WRONG])
     )
-    assert one_right[True] / 500 == pytest.approx(JUDGED, abs=0.07)
+    assert one_right[True] / 500 == pytest.approx(CHECKED, abs=0.07)
     # As with steps alone: 1 / (1 + exp(-6 (0.60 + 0.15 - 0.50))) = 0.818
     assert none_right[True] / 500 == pytest.approx(0.818, abs=0.07)
 
