@@ -83,8 +83,8 @@ def cost_split(trials: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     - `try`: `first`, `rerun`, `waste` (paid, not used);
     - `category`: the tasks' categories;
     - `use`: `prompt` (input of a first round), `context` (input of later rounds, which carries along what
-      came before), `output`, `retries` (rerun and waste), `judging` (calls that only score; in no other
-      split); tokens only, since a call has one price for both directions.
+      came before), `output`, `retries` (rerun and waste), `judging` (calls that only score: they are
+      nobody's, so over all alone, and in no other split); tokens only, since a call has one price for both directions.
 
     Sums are over calls whose tokens or cost are known; `unknown_calls` counts the calls without known tokens
     among those that may have been paid.
@@ -112,8 +112,14 @@ def _marked(trials: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     paid = calls.filter(
         pl.col("total_tokens").is_not_null() | pl.col("status").is_in(["ok", "unknown", "started"])
     )
-    return paid.join(known, on=TRIAL_KEY).with_columns(
-        part.otherwise(pl.lit("first")).alias("try"), later=(pl.col("round") > 1) | (pl.col("turn") > 1)
+    # The calls of judges belong to no trial.
+    owned = pl.col("outcome").is_not_null() | (pl.col("kind") != "generation")
+    return (
+        paid.join(known, on=TRIAL_KEY, how="left")
+        .filter(owned)
+        .with_columns(
+            part.otherwise(pl.lit("first")).alias("try"), later=(pl.col("round") > 1) | (pl.col("turn") > 1)
+        )
     )
 
 
@@ -134,7 +140,8 @@ def _by_use(marked: pl.DataFrame) -> pl.DataFrame:
 
 
 def _split(calls: pl.DataFrame, name: str, key: pl.Expr) -> pl.DataFrame:
-    both = pl.concat([calls, calls.with_columns(strategy=pl.lit(ALL))])
+    owned = calls.filter(pl.col("strategy").is_not_null())
+    both = pl.concat([owned, calls.with_columns(strategy=pl.lit(ALL))])
     sums = both.group_by("strategy", part=key).agg(
         calls=pl.len(),
         tokens=pl.col("total_tokens").sum(),

@@ -79,7 +79,8 @@ def evidence(
 def _kept(frame: pl.DataFrame, only: Sequence[str]) -> pl.DataFrame:
     """The rows about strategies in `only`; comparisons need both of theirs."""
     for name in ("strategy", "winner", "loser", "model_a", "model_b"):
-        verdict = name == "winner" and "model_a" in frame.columns
+        # The winner of the arena's format is a side; that of a ledger's row says what came of it.
+        verdict = name == "winner" and {"model_a", "opponent"} & set(frame.columns)
         if only and name in frame.columns and not verdict:
             frame = frame.filter(pl.col(name).cast(pl.String).is_in(only))
     return frame

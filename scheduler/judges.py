@@ -39,7 +39,7 @@ class Estimate:
     """None without a price."""
 
     def line(self) -> str:
-        cost = "cost unknown (no price)" if self.cost_usd is None else f"at most ${self.cost_usd:,.2f}"
+        cost = "cost unknown (no price)" if self.cost_usd is None else f"at most ${self.cost_usd:,.4f}"
         return f"Judge {self.judge}: up to {self.calls:,} calls when the trials are over, {cost}."
 
 

@@ -16,7 +16,7 @@ MODEL = "sim-small"
 WORKER, OTHER = "host:1:a", "host:2:b"
 LEASE_S = 60.0
 # What a test may look at and must find unchanged; the worker's own row is no part of the run.
-_TABLES = ("run", "run_lane", "lane", "trial", "job", "call", "tally")
+_TABLES = ("run", "run_lane", "lane", "trial", "judging", "verdict", "job", "call", "tally")
 
 
 def planned(

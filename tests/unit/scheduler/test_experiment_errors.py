@@ -237,6 +237,46 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
         f"{STRATEGY}\n{STRATEGY}",
         "strategies.2: a second strategy named 'baseline'.",
     ),
+    "a judge of no kind": (
+        STRATEGY,
+        f'{STRATEGY}\n[[judges]]\nname = "j"\nkind = "pair"',
+        "judges.1 ('j'): unknown judge kind 'pair', did you mean 'pairwise'?; kinds: pairwise, listwise, rubric",
+    ),
+    "a judge's parameter": (
+        STRATEGY,
+        f'{STRATEGY}\n[[judges]]\nname = "j"\nkind = "rubric"\npairs = "all"',
+        "judges.1 ('j'): judge kind 'rubric': unknown parameter 'pairs'; parameters: model,",
+    ),
+    "two judges of one name": (
+        STRATEGY,
+        STRATEGY + '\n[[judges]]\nname = "j"\nkind = "rubric"' * 2,
+        "judges.2: the name 'j' is a second judge's. Change it.",
+    ),
+    "a judge called people": (
+        STRATEGY,
+        f'{STRATEGY}\n[[judges]]\nname = "people"\nkind = "rubric"',
+        "judges.1: the name 'people' is a word with a meaning of its own. Change it.",
+    ),
+    "one pair of brackets for judges": (
+        STRATEGY,
+        f'{STRATEGY}\n[judges]\nname = "j"\nkind = "rubric"',
+        "judges: must be a list of tables: write [[judges]], with double brackets.",
+    ),
+    "a ranking by nobody": (
+        "[model]",
+        '[ranking]\nuse = "referee"\n[model]',
+        "ranking.use: no judge is named 'referee'. Allowed: checks, score, people.",
+    ),
+    "a strategy called tie": (
+        STRATEGY,
+        STRATEGY.replace("baseline", "tie") + '\n[[judges]]\nname = "j"\nkind = "rubric"',
+        "strategies.1: a verdict that nobody wins is called 'tie'. Rename the strategy.",
+    ),
+    "a judge without a price in a budget": (
+        STRATEGY,
+        f'{STRATEGY}\n[budget]\nrun_cost_usd = 1\n[[judges]]\nname = "j"\nkind = "rubric"\nmodel = "big"',
+        'budget: a budget in USD needs a price for every model; add [prices."big"].',
+    ),
     "a baseline that is none": (
         "[model]",
         '[analysis]\nbaseline = "base"\n[model]',
