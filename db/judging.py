@@ -103,7 +103,10 @@ def plan_judgings(
 def _plan(connection: Connection, run: int, plan: JudgePlan) -> None:
     values = vars(plan) | {"run": run}
     connection.execute(SQL["stage_pairs" if plan.pairs else "stage_groups"], values)
+    connection.execute("ANALYZE staged_answer, staged_question")
     connection.execute(SQL["insert_judgings"], values)
+    # Without fresh statistics the next join is planned as if nothing had been asked yet.
+    connection.execute("ANALYZE judging")
     connection.execute(SQL["insert_judge_jobs"], values)
     connection.execute(SQL["drop_staged_question"])
 
