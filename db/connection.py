@@ -23,6 +23,16 @@ _OPTIONS: dict[str, Any] = {
 }
 
 _RECONNECT_S = 4.0
+# A process that is frozen in the middle of a transaction holds its locks, and the scheduler would wait for it.
+_IDLE_IN_TRANSACTION = "SET idle_in_transaction_session_timeout = '10s'"
+
+AWAY = (
+    psycopg.OperationalError,
+    psycopg.InterfaceError,
+    psycopg.errors.IdleInTransactionSessionTimeout,
+    psycopg.errors.ReadOnlySqlTransaction,
+)
+"""Postgres is away, restarting, failing over, or has ended the session: the same move can be made again later."""
 
 
 def sqlalchemy_url(database_url: str) -> str:
@@ -40,6 +50,15 @@ def connect(database_url: str, *, application: str = "paretoken") -> Connection:
         raise DatabaseUnreachable(f"No database answers: {str(error).strip()}") from None
 
 
+def never_hold_locks_asleep(connection: Connection) -> None:
+    """Let Postgres end this session should it fall asleep in a transaction; for processes of a run."""
+    connection.execute(_IDLE_IN_TRANSACTION)
+
+
+async def _configure(connection: AsyncConnection) -> None:
+    await connection.execute(_IDLE_IN_TRANSACTION)
+
+
 def pool(database_url: str, *, size: int, application: str) -> AsyncConnectionPool[AsyncConnection]:
     """A closed pool of `size` autocommit connections for one event loop; open it with `await pool.open()`."""
     return AsyncConnectionPool(
@@ -50,6 +69,7 @@ def pool(database_url: str, *, size: int, application: str) -> AsyncConnectionPo
         # Its back-off doubles without a bound, so that after a minute's outage it would not look for a minute: leases
         # would be over long since. Given up, a connection is tried anew as soon as somebody wants one.
         reconnect_timeout=_RECONNECT_S,
+        configure=_configure,
         kwargs={"autocommit": True, "application_name": application, **_OPTIONS},
         connection_class=psycopg.AsyncConnection[DictRow],
     )

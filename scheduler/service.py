@@ -5,12 +5,11 @@ import signal
 import threading
 from types import FrameType
 
-import psycopg
 import redis
 
 from db import connection as db_connection
 from db import dispatch
-from db.connection import Connection
+from db.connection import AWAY, Connection
 from db.errors import DatabaseUnreachable
 from db.judging import plan_judgings
 from scheduler.dispatcher import Dispatcher
@@ -48,8 +47,9 @@ class Scheduler:
                 with db_connection.connect(
                     self._database_url, application="paretoken scheduler"
                 ) as connection:
+                    db_connection.never_hold_locks_asleep(connection)
                     self._lead(connection)
-            except (psycopg.OperationalError, psycopg.InterfaceError, DatabaseUnreachable) as error:
+            except (*AWAY, DatabaseUnreachable) as error:
                 said = str(error).strip().partition("\n")[0]
                 log.warning("Postgres is away (%s); trying again.", said)
                 self._stop.wait(AWAY_S)

@@ -10,11 +10,11 @@ import logging
 from dataclasses import dataclass, field, replace
 
 import psycopg
-from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
+from psycopg_pool import AsyncConnectionPool, PoolClosed
 
 from analysis.usage import UNKNOWN_USAGE
 from db import work
-from db.connection import AsyncConnection
+from db.connection import AWAY, AsyncConnection
 from db.work import CallStart, Settlement
 
 log = logging.getLogger(__name__)
@@ -22,15 +22,6 @@ log = logging.getLogger(__name__)
 COLLECT_S = 0.01
 MOST_ITEMS = 500
 _RETRY_S = 0.5
-
-# Postgres is away, restarting or refused a commit for reasons of its own: the same batch is sent again.
-_PASSING = (
-    psycopg.OperationalError,
-    psycopg.InterfaceError,
-    psycopg.errors.SerializationFailure,
-    psycopg.errors.DeadlockDetected,
-    PoolTimeout,
-)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -85,7 +76,7 @@ class Committer:
             try:
                 started, due = await self._transaction(batch)
                 break
-            except _PASSING as error:
+            except AWAY as error:
                 log.warning(
                     "Postgres did not take %d calls (%s); trying again.", len(batch), _first_line(error)
                 )

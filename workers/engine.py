@@ -20,7 +20,7 @@ import redis.asyncio
 from psycopg_pool import PoolClosed, PoolTimeout
 
 from db import work
-from db.connection import pool
+from db.connection import AWAY, pool
 from db.work import CallStart, Claimed, Settlement
 from workers import failpoints
 from workers.advancing import Advancer
@@ -173,7 +173,7 @@ class Engine:
                 return await move()
             except PoolClosed:
                 raise
-            except (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout) as error:
+            except AWAY as error:
                 log.warning("Postgres is away (%s); trying again.", str(error).strip())
                 await asyncio.sleep(1)
 

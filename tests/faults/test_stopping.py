@@ -4,7 +4,9 @@ import signal
 from dataclasses import replace
 from pathlib import Path
 
-from db.connection import Connection
+import pytest
+
+from db.connection import AWAY, Connection, pool
 from paretoken.simulator import SimulatedGateway
 from tests.faults.invariants import check
 from tests.faults.processes import Cast, freeze, thaw, until, wait_until_frozen
@@ -76,6 +78,19 @@ def test_answers_that_come_after_the_lease_are_used_or_counted_as_duplicates(
     found = check(connection, planned.run, wait_for_the_end(connection, planned.run, gateway))
     assert found.duplicates <= held
     assert found.unknown == 0
+
+
+async def test_a_process_that_falls_asleep_in_a_transaction_lets_go_of_its_locks(
+    connection: Connection, database_url: str
+) -> None:
+    async with pool(database_url, size=1, application="test") as opened, opened.connection() as asleep:
+        await asleep.execute("BEGIN")
+        await asleep.execute("LOCK TABLE job")
+        connection.execute("SET lock_timeout = '60s'")
+        with connection.transaction():
+            connection.execute("LOCK TABLE job")
+        with pytest.raises(AWAY):
+            await asleep.execute("SELECT 1")
 
 
 def test_a_scheduler_stops_while_the_broker_is_away(
