@@ -84,9 +84,9 @@ def exhaust_trials(connection: Connection, *, lane: OpenLane, most: int) -> int:
     return len(trials)
 
 
-def stuck_on_budget(connection: Connection, *, run: int) -> bool:
-    """Whether nothing but the budget keeps the run from going on."""
-    row = connection.execute(SQL["stuck_on_budget"], {"run": run}).fetchone()
+def stuck_on_budget(connection: Connection, *, lane: OpenLane) -> bool:
+    """Whether nothing but the budget keeps the run of this lane from going on."""
+    row = connection.execute(SQL["stuck_on_budget"], vars(lane)).fetchone()
     return bool(row and row["stuck"])
 
 

@@ -6,7 +6,6 @@ Every move is a batch: one item a job, each with its own guard and its own resul
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime
 from typing import Any
 
 from analysis.usage import UNKNOWN_USAGE, Usage
@@ -33,7 +32,8 @@ class Claimed:
     attempt: int
     """Calls made before; the next one is `attempt + 1`."""
     failures: int
-    throttled_since: datetime | None
+    throttled_s: float
+    """For how long it has been throttled in a row."""
     retry_reason: str | None
     request: Row | None
     """None in round 1, where the strategy's opening makes it, and of a judging."""
@@ -268,5 +268,6 @@ async def hold_lane(connection: AsyncConnection, *, lane: int, hold_s: float, re
 
 async def pause_run(connection: AsyncConnection, *, run: int, reason: str) -> None:
     """Stop a run with an explanation; calls in flight finish."""
-    await connection.execute(SQL["pause_run"], {"run": run, "reason": reason})
-    await connection.execute(SQL["unqueue_run"], {"run": run})
+    async with connection.transaction():
+        await connection.execute(SQL["pause_run"], {"run": run, "reason": reason})
+        await connection.execute(SQL["unqueue_run"], {"run": run})

@@ -64,8 +64,11 @@ def _embedded(home: Path) -> Iterator[servers.Servers]:
         if not running:
             for_a_while.touch()
         try:
-            # Between the start and the lock the last user may have stopped them.
-            yield found if _running(home) else servers.start(home)
+            if not _running(home):
+                # Between the start and the lock the last user has stopped them.
+                found = servers.start(home)
+                for_a_while.touch()
+            yield found
         finally:
             if for_a_while.exists() and _last(users):
                 servers.stop(home)

@@ -47,6 +47,7 @@ class Dispatcher:
         dispatched = 0
         spent_tokens: dict[int, int] = defaultdict(int)
         spent_usd: dict[int, float] = defaultdict(float)
+        idle: dict[int, OpenLane] = {}
         for open_lane, most in _shares(dispatch.open_lanes(self._connection)):
             # The lanes were read at once: what another lane of the run was given since is spent too.
             lane = _charged(open_lane, spent_tokens[open_lane.run], spent_usd[open_lane.run])
@@ -58,7 +59,11 @@ class Dispatcher:
             dispatched += len(found.jobs)
             if found.at is not None:
                 self._publish(found.jobs, found.at)
-            elif lane.run_has_budget and dispatch.stuck_on_budget(self._connection, run=lane.run):
+            elif lane.run_has_budget:
+                idle[lane.run] = lane
+        for lane in idle.values():
+            # Asked of the whole run, when each of its lanes has had its turn.
+            if not spent_tokens[lane.run] and dispatch.stuck_on_budget(self._connection, lane=lane):
                 self._pause(lane)
         return dispatched
 

@@ -76,5 +76,9 @@ class Reaper:
         oldest = self._broker.lindex(QUEUE, -1)
         if oldest is None:
             return now - self._grace
-        sent = float(json.loads(oldest)["headers"]["id"].partition("-")[0])
+        try:
+            sent = float(json.loads(oldest)["headers"]["id"].partition("-")[0])
+        except (ValueError, KeyError, TypeError, AttributeError):
+            log.warning("The queue %s holds a message of somebody else's.", QUEUE)
+            return None
         return datetime.fromtimestamp(sent, UTC) - self._grace

@@ -152,12 +152,12 @@ class Store:
 
     async def to(self, state: str, number: int = 1) -> None:
         """Bring a planned job to a state by its ordinary moves, all by the first worker unless it says otherwise."""
+        await self.beat()
         if state == "pending":
             return
         self.dispatch()
         if state == "queued":
             return
-        await self.beat()
         assert len(await self.claim(number)) == 1
         if state == "claimed":
             return

@@ -15,7 +15,6 @@ from db.advance import DueTrial, FinishedTrial, JobResult
 from db.connection import AsyncConnection
 from workers import failpoints
 from workers.context import Contexts, TaskContext
-from workers.errors import KeyUnusable
 from workers.step import Step, next_step
 
 log = logging.getLogger(__name__)
@@ -55,7 +54,9 @@ class Advancer:
                 trials = None
                 sweep_at = loop.time() + SWEEP_S
             try:
-                await self.advance(trials)
+                # A sweep goes on while it finds as much as it may take at once.
+                while await self.advance(trials) == MOST_TRIALS and trials is None:
+                    pass
             except psycopg.Error as error:
                 # The trials stay due in Postgres; the sweep comes back to them.
                 log.warning("Trials could not be advanced (%s); they stay due.", str(error).strip())
@@ -81,7 +82,7 @@ class Advancer:
         steps = await asyncio.gather(
             *(self._step(trial, tasks[trial.task], replies[trial.trial], files[trial.trial]) for trial in due)
         )
-        await self._commit([step for step in steps if step is not None])
+        await self._commit(steps)
         return len(due)
 
     async def _step(
@@ -90,12 +91,8 @@ class Advancer:
         task: TaskContext,
         results: Sequence[JobResult],
         written: Mapping[str, bytes],
-    ) -> Step | None:
-        try:
-            run = await self._contexts.run(trial.run)
-        except KeyUnusable as error:
-            log.warning("%s This worker leaves the run's trials to others.", error)
-            return None
+    ) -> Step:
+        run = await self._contexts.run(trial.run)
         try:
             return await asyncio.to_thread(next_step, trial, run, task, results=results, written=written)
         except Exception as error:
@@ -105,8 +102,6 @@ class Advancer:
             return Step(finished=_for_review(trial, reason))
 
     async def _commit(self, steps: Sequence[Step]) -> None:
-        if not steps:
-            return
         failpoints.reach("advance_decided")
         async with self._pool.connection() as connection:
             await advance.commit(

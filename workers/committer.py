@@ -26,7 +26,7 @@ _RETRY_S = 0.5
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Waiting:
-    """An item and who waits for it: starts get a bool, settlements the list of trials that became due."""
+    """An item and who waits for it: True when it is committed, False for a start that was not allowed."""
 
     item: CallStart | Settlement
     result: asyncio.Future[bool] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
@@ -76,13 +76,17 @@ class Committer:
             try:
                 started, due = await self._transaction(batch)
                 break
+            except PoolClosed:
+                raise
+            except psycopg.errors.ProgramLimitExceeded as error:
+                # An OperationalError too, but the same batch would never pass.
+                await self._halve(batch, error)
+                return
             except AWAY as error:
                 log.warning(
                     "Postgres did not take %d calls (%s); trying again.", len(batch), _first_line(error)
                 )
                 await asyncio.sleep(_RETRY_S)
-            except PoolClosed:
-                raise
             except psycopg.Error as error:
                 await self._halve(batch, error)
                 return

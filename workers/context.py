@@ -1,5 +1,6 @@
 """What a worker knows about a run and its tasks: read from Postgres once, then kept."""
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from workers.strategies import ModelCall, Strategy, TaskView, strategy
 
 _MOST_TASKS = 2_000
 _MOST_FILES = 200
+_FRESH_S = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +35,8 @@ class RunContext:
     base_url: str
     endpoint: str
     """What shares a rate limit under one key and model: the base URL, or `simulated`."""
-    key: Key
+    key_env: str | None
+    """The variable with the key; None for the simulated gateway."""
     timeout_s: float
     stream: bool
     seed: int | None
@@ -44,6 +47,11 @@ class RunContext:
     reruns_on_failed_check: int
     allow_commands: bool
     judges: Mapping[str, Judge] = field(default_factory=dict)
+
+    @cached_property
+    def key(self) -> Key:
+        """Raises `KeyUnusable` where this worker has none. Only calls need it: checks and verdicts do without."""
+        return SIMULATED_KEY if self.key_env is None else read_key(self.key_env)
 
     def lane_name(self, model: str) -> str:
         return f"{self.endpoint}:{self.key.fingerprint}:{model}"
@@ -67,44 +75,51 @@ class Contexts:
 
     def __init__(self, pool: AsyncConnectionPool[AsyncConnection]) -> None:
         self._pool = pool
-        self._runs: dict[int, RunContext] = {}
+        self._runs: dict[int, tuple[float, RunContext]] = {}
         self._tasks: OrderedDict[int, TaskContext] = OrderedDict()
         self._files: OrderedDict[str, bytes] = OrderedDict()
 
     async def run(self, run: int) -> RunContext:
-        """Raises `KeyUnusable` where this worker has no key for the run."""
-        if run not in self._runs:
+        """The run, at most some seconds old: limits and the like may change while it is at work."""
+        known = self._runs.get(run)
+        now = asyncio.get_running_loop().time()
+        if known is None or now - known[0] > _FRESH_S:
             async with self._pool.connection() as connection:
                 row = await (await connection.execute(SQL["read_run"], {"run": run})).fetchone()
                 rows = await (await connection.execute(SQL["read_strategies"], {"run": run})).fetchall()
             assert row is not None
-            self._runs[run] = _run_context(row, rows)
-        return self._runs[run]
+            known = self._runs[run] = (now, _run_context(row, rows))
+        return known[1]
 
     async def tasks(self, tasks: Sequence[int]) -> Mapping[int, TaskContext]:
-        missing = [task for task in dict.fromkeys(tasks) if task not in self._tasks]
+        # What is found is kept apart from the shared memory: while this waits for Postgres, others may forget it.
+        found = {task: self._tasks[task] for task in tasks if task in self._tasks}
+        missing = sorted(set(tasks) - found.keys())
         if missing:
             async with self._pool.connection() as connection:
                 rows = await (await connection.execute(SQL["read_tasks"], {"tasks": missing})).fetchall()
-                await self._read_files(
+                files = await self._read_files(
                     connection, {sha256 for row in rows for sha256 in row["files"].values()}
                 )
-            for row in rows:
-                self._tasks[row["id"]] = _task_context(row, self._files)
-        found = {task: self._tasks[task] for task in tasks}
-        _forget(self._tasks, _MOST_TASKS)
-        _forget(self._files, _MOST_FILES)
+            found |= {row["id"]: _task_context(row, files) for row in rows}
+        _remember(self._tasks, found, _MOST_TASKS)
         return found
 
-    async def _read_files(self, connection: AsyncConnection, hashes: set[str]) -> None:
-        missing = sorted(hashes - self._files.keys())
+    async def _read_files(self, connection: AsyncConnection, hashes: set[str]) -> dict[str, bytes]:
+        found = {sha256: self._files[sha256] for sha256 in hashes if sha256 in self._files}
+        missing = sorted(hashes - found.keys())
         if missing:
             cursor = await connection.execute(SQL["read_files"], {"hashes": missing})
-            for row in await cursor.fetchall():
-                self._files[row["sha256"]] = row["content"]
+            found |= {row["sha256"]: row["content"] for row in await cursor.fetchall()}
+        _remember(self._files, found, _MOST_FILES)
+        return found
 
 
-def _forget(kept: OrderedDict[Any, Any], most: int) -> None:
+def _remember(kept: OrderedDict[Any, Any], found: Mapping[Any, Any], most: int) -> None:
+    """Keep what was just used, and forget what was not used for longest."""
+    for name, value in found.items():
+        kept[name] = value
+        kept.move_to_end(name)
     while len(kept) > most:
         kept.popitem(last=False)
 
@@ -117,7 +132,7 @@ def _run_context(row: Row, strategies: Sequence[Row]) -> RunContext:
         run_id=row["run_id"],
         base_url=row["base_url"],
         endpoint="simulated" if row["simulated"] else row["base_url"],
-        key=SIMULATED_KEY if row["simulated"] else read_key(gateway["api_key_env"]),
+        key_env=None if row["simulated"] else gateway["api_key_env"],
         timeout_s=gateway["timeout_s"],
         stream=gateway["stream"],
         seed=experiment["seed"],

@@ -10,18 +10,17 @@ import logging
 import os
 import secrets
 import socket
-import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import psycopg
 import redis.asyncio
-from psycopg_pool import PoolClosed, PoolTimeout
+from psycopg_pool import PoolTimeout
 
 from db import work
-from db.connection import AWAY, pool
-from db.work import CallStart, Claimed, Settlement
+from db.connection import pool
+from db.work import CallStart, Claimed
 from workers import failpoints
 from workers.advancing import Advancer
 from workers.app import Shard
@@ -32,7 +31,8 @@ from workers.examining import Examiner
 from workers.gateway import Disposition, Gateway, Outcome, Request
 from workers.limiter import Limiter, LimiterUnavailable
 from workers.reservation import estimated_tokens
-from workers.settling import settle
+from workers.settling import proves_lane, settle
+from workers.waiting import clock_s, end_all, essential, patiently
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ MAX_WAIT_S = 20.0
 # A cool-down that is longer than this is kept in Postgres, where every dispatcher obeys it and no flush loses it.
 HOLD_FROM_S = 30.0
 NO_KEY_DELAY_S = 30.0
-FAILED_DELAY_S = 30.0
+NEVER_SENT = ("connection", "not_sent")
 _LIMITER_RETRY_S = 1.0
 
 
@@ -84,7 +84,7 @@ class Engine:
         self._jobs: set[asyncio.Task[None]] = set()
         self._held: set[tuple[int, int]] = set()
         self._services: list[asyncio.Task[None]] = []
-        self._gateways: dict[tuple[str, str, bool], Gateway] = {}
+        self._gateways: dict[tuple[str, str, bool, float], Gateway] = {}
         self._in_flight = 0
         self._stopping = asyncio.Event()
         self._lease_over = 0.0
@@ -94,9 +94,9 @@ class Engine:
         """Connect, take the lease and begin to commit and advance."""
         self._stopped = asyncio.create_task(self._stopping.wait())
         await self._pool.open(wait=True)
-        await self._patiently(self._beat)
+        await patiently(self._beat)
         services = (self._heartbeat(), self._committer.run(), self._advancer.run(), self._examiner.run())
-        self._services.extend(asyncio.create_task(_logged(service)) for service in services)
+        self._services.extend(asyncio.create_task(essential(service)) for service in services)
 
     async def admit(self, shard: Shard) -> None:
         """Claim a shard's jobs and put them in flight; returns when the last one has a slot."""
@@ -108,7 +108,7 @@ class Engine:
         await admission
 
     async def _admit(self, shard: Shard) -> None:
-        claimed = await self._unless_stopping(self._patiently(lambda: self._claim(shard)))
+        claimed = await self._unless_stopping(patiently(lambda: self._claim(shard)))
         # A message may come twice, and a claim whose answer was lost is made again.
         jobs = [job for job in claimed or () if (job.job, job.dispatch_no) not in self._held]
         self._held.update((job.job, job.dispatch_no) for job in jobs)
@@ -126,11 +126,14 @@ class Engine:
         self._stopping.set()
         if self._jobs:
             log.info("%d calls in flight may finish.", len(self._jobs))
+        loop = asyncio.get_running_loop()
+        end = loop.time() + deadline_s
         # Admissions first: the last of them may just have put a job in flight.
-        await _end(self._admissions, deadline_s)
-        await _end(self._jobs, deadline_s)
-        with contextlib.suppress(psycopg.Error, PoolTimeout):
+        await end_all(self._admissions, end - loop.time())
+        await end_all(self._jobs, end - loop.time())
+        with contextlib.suppress(psycopg.Error, TimeoutError):
             await asyncio.wait_for(self._advance_rest(), 10)
+        with contextlib.suppress(psycopg.Error):
             async with self._pool.connection() as connection:
                 await work.end_worker(connection, worker=self.worker)
         for service in self._services:
@@ -164,18 +167,7 @@ class Engine:
             async with self._pool.connection() as connection:
                 await work.hand_back(connection, worker=self.worker, jobs=jobs)
 
-        await self._patiently(move)
-
-    async def _patiently(self, move: Callable[[], Awaitable[Any]]) -> Any:
-        """Make a move in Postgres, again after a moment while Postgres is away."""
-        while True:
-            try:
-                return await move()
-            except PoolClosed:
-                raise
-            except AWAY as error:
-                log.warning("Postgres is away (%s); trying again.", str(error).strip())
-                await asyncio.sleep(1)
+        await patiently(move)
 
     async def _job(self, job: Claimed) -> None:
         """One job from claim to settlement."""
@@ -185,11 +177,14 @@ class Engine:
             log.error("%s This worker hands the run's jobs back.", error)
             await self._hand_back([(job, NO_KEY_DELAY_S)])
         except asyncio.CancelledError:
-            # Nothing was sent: whatever was, is settled by `_call` even when cancelled.
+            # Nothing was sent: a call that was is settled, since the gateway turns a cancellation into an outcome.
             await self._hand_back([(job, 0.0)])
-        except Exception:  # whatever it is, a job that nobody runs must not look as if somebody did
-            log.exception("Job %d cannot be run here; it goes back.", job.job)
-            await self._hand_back([(job, FAILED_DELAY_S)])
+        except Exception as error:
+            # Whatever it is: a job that nobody runs must not look as if somebody did, nor come back for ever.
+            log.exception("Job %d cannot be run.", job.job)
+            reason = f"Job {job.job} cannot be run: {type(error).__name__}: {error}. See the worker's log."
+            await patiently(lambda: self._pause(job.run, reason))
+            await self._hand_back([(job, 0.0)])
         finally:
             self._held.discard((job.job, job.dispatch_no))
             self._slots.release()
@@ -223,12 +218,12 @@ class Engine:
         failpoints.reach("call_started")
         outcome = await self._call(gateway, request, lease)
         failpoints.reach("answered")
+        # Before the settlement gives the job back: the dispatcher must find the run paused by then.
+        await self._consequences(job, run, outcome)
         price = run.prices.get(request.model)
-        settlement = settle(job, start.attempt, outcome, price=price, retries=run.retries)
-        await self._committer.settle(settlement)
+        await self._committer.settle(settle(job, start.attempt, outcome, price=price, retries=run.retries))
         failpoints.reach("settled")
         await self._report(lane, ticket, outcome)
-        await self._follow_up(job, run, settlement, outcome)
 
     async def _admission(
         self, job: Claimed, run: RunContext, request: Request, lane: str, ticket: str
@@ -252,7 +247,7 @@ class Engine:
     async def _call(self, gateway: Gateway, request: Request, lease: int) -> Outcome:
         # Looked at once more just before sending: a process that was frozen must not send what was given to another,
         # even if it has a new lease by now.
-        if lease != self._leases or time.monotonic() > self._lease_over:
+        if lease != self._leases or clock_s() > self._lease_over:
             return Outcome(
                 status="error",
                 disposition=Disposition.RETRY,
@@ -266,7 +261,7 @@ class Engine:
             self._in_flight -= 1
 
     def _gateway(self, run: RunContext) -> Gateway:
-        key = (run.base_url, run.key.fingerprint, run.stream)
+        key = (run.base_url, run.key.fingerprint, run.stream, run.timeout_s)
         if key not in self._gateways:
             self._gateways[key] = Gateway(
                 base_url=run.base_url,
@@ -280,11 +275,15 @@ class Engine:
     async def _report(self, lane: str, ticket: str, outcome: Outcome) -> None:
         """Tell the limiter what the call really used, and of a 429."""
         throttled = outcome.disposition is Disposition.THROTTLED
+        if outcome.error in NEVER_SENT:
+            await self._limiter_says(self._limiter.give_up(lane, ticket))
+            return
         await self._limiter_says(
             self._limiter.settle(
                 lane,
                 ticket,
-                tokens=outcome.usage.total_tokens,
+                # A refused call has used nothing of the limit.
+                tokens=0 if throttled else outcome.usage.total_tokens,
                 result="throttled" if throttled else "ok" if outcome.status == "ok" else "other",
                 cool_down_s=(outcome.retry_after_s or 0.0) if throttled else 0.0,
             )
@@ -297,20 +296,18 @@ class Engine:
         except LimiterUnavailable as error:
             log.warning("%s", error)
 
-    async def _follow_up(
-        self, job: Claimed, run: RunContext, settlement: Settlement, outcome: Outcome
-    ) -> None:
+    async def _consequences(self, job: Claimed, run: RunContext, outcome: Outcome) -> None:
         """What an outcome means for the whole run or lane."""
         if outcome.disposition is Disposition.PAUSE_RUN:
             reason = f"{outcome.message or outcome.error} Then: paretoken resume {run.run_id}"
             log.error("Run %s is paused: %s", run.run_id, reason)
-            await self._patiently(lambda: self._pause(job.run, reason))
-        elif outcome.http_status is not None and not job.proven:
-            await self._patiently(lambda: self._prove(job.run, job.lane))
+            await patiently(lambda: self._pause(job.run, reason))
+        elif proves_lane(outcome) and not job.proven:
+            await patiently(lambda: self._prove(job.run, job.lane))
         asked_s = outcome.retry_after_s or 0.0
         if outcome.disposition is Disposition.THROTTLED and asked_s > HOLD_FROM_S:
             reason = outcome.message or "The gateway asked to wait."
-            await self._patiently(lambda: self._hold(job.lane, asked_s, reason))
+            await patiently(lambda: self._hold(job.lane, asked_s, reason))
 
     async def _pause(self, run: int, reason: str) -> None:
         async with self._pool.connection() as connection:
@@ -339,7 +336,7 @@ class Engine:
 
     async def _beat(self) -> None:
         # Measured from before the request: the lease in Postgres never ends sooner than the worker believes.
-        renewed = time.monotonic()
+        renewed = clock_s()
         async with self._pool.connection() as connection:
             await work.heartbeat(
                 connection,
@@ -351,24 +348,3 @@ class Engine:
         if renewed > self._lease_over:
             self._leases += 1  # what was held under the lease before may have been given away
         self._lease_over = renewed + self._settings.lease_s
-
-
-async def _end(tasks: set[asyncio.Task[Any]], deadline_s: float) -> None:
-    """Wait for all of them, and cancel those that take longer."""
-    if tasks:
-        await asyncio.wait(tasks, timeout=deadline_s)
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        await asyncio.wait(tasks, timeout=10)
-
-
-async def _logged(service: Coroutine[Any, Any, None]) -> None:
-    """A service that ends by an error of ours takes the process with it: half a worker would only hold leases."""
-    try:
-        await service
-    except asyncio.CancelledError:
-        raise
-    except BaseException:
-        log.critical("A service of the worker has failed; the process ends.", exc_info=True)
-        os._exit(70)

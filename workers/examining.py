@@ -16,7 +16,6 @@ from db.connection import AsyncConnection
 from db.judging import DueJudging, FinishedJudging, JudgeReply
 from workers import failpoints
 from workers.context import Contexts, RunContext
-from workers.errors import KeyUnusable
 from workers.judges import Reading, draw_of
 
 log = logging.getLogger(__name__)
@@ -70,14 +69,23 @@ class Examiner:
             found = [await self._finished(one, replies[one.judging]) for one in due]
             failpoints.reach("judged")
             async with self._pool.connection() as connection:
-                await judging.finish(connection, [one for one in found if one is not None])
+                await judging.finish(connection, found)
 
-    async def _finished(self, due: DueJudging, replies: Sequence[JudgeReply]) -> FinishedJudging | None:
+    async def _finished(self, due: DueJudging, replies: Sequence[JudgeReply]) -> FinishedJudging:
+        run = await self._contexts.run(due.run)
         try:
-            return finished(due, await self._contexts.run(due.run), replies)
-        except KeyUnusable as error:
-            log.warning("%s This worker leaves the run's judgings to others.", error)
-            return None
+            return finished(due, run, replies)
+        except Exception as error:
+            # An answer that a judge chokes on must not end one worker after another.
+            log.exception("Judging %d cannot be read; it gives no verdict.", due.judging)
+            problem = f"unreadable: {type(error).__name__}: {error}"
+            return FinishedJudging(
+                judging=due.judging,
+                version=due.version,
+                state="failed",
+                readings=[{"shown": list(due.question), "problem": problem}],
+                verdicts=[],
+            )
 
 
 def finished(due: DueJudging, run: RunContext, replies: Sequence[JudgeReply]) -> FinishedJudging:

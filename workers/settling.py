@@ -2,7 +2,6 @@
 
 import random
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from analysis.prices import Price, cost_usd
 from db.work import Claimed, Settlement
@@ -71,16 +70,15 @@ def _next(job: Claimed, outcome: Outcome, retries: Retries) -> tuple[str, float,
             return "pending", max(asked_s, retries.wait_s(job.failures)), 1
         case Disposition.RETRY_ONCE:  # unless the trial has had its repetition: `Settlement.once`
             return "pending", 0.0, 1
-        case Disposition.THROTTLED if _throttled_s(job) <= retries.max_throttled_s:
+        case Disposition.THROTTLED if job.throttled_s <= retries.max_throttled_s:
             return "pending", max(asked_s, retries.wait_s(1)), 0
         case _:
             return "failed", 0.0, 1
 
 
-def _throttled_s(job: Claimed) -> float:
-    """For how long the job has been throttled in a row."""
-    since = job.throttled_since
-    return 0.0 if since is None else (datetime.now(UTC) - since).total_seconds()
+def proves_lane(outcome: Outcome) -> bool:
+    """Whether the gateway has accepted key and model: it answered, or refused the one prompt only."""
+    return outcome.status == "ok" or outcome.http_status in (200, 400, 413, 422)
 
 
 def _reason(outcome: Outcome) -> str:

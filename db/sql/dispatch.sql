@@ -90,10 +90,20 @@ open AS MATERIALIZED (
 UPDATE job SET state = 'cancelled' FROM open WHERE job.id = open.id;
 
 -- name: stuck_on_budget
--- A run that could go on but for its budget: nothing is out, something is pending that may go now.
-SELECT EXISTS (
-  SELECT FROM job WHERE run = %(run)s AND state = 'pending' AND not_before <= now())
- AND NOT EXISTS (SELECT FROM job WHERE run = %(run)s AND state IN ('queued', 'running')) AS stuck;
+-- A run that could go on but for its budget: nothing is out, no lane is held, and no lane's next job fits into what is
+-- left.
+SELECT NOT EXISTS (SELECT FROM job WHERE run = %(run)s AND state IN ('queued', 'running'))
+   AND count(*) > 0
+   AND bool_and(hold_until IS NULL OR hold_until <= now())
+   AND bool_and(coalesce(reserve_tokens > %(tokens_left)s::bigint, false)
+                OR coalesce(reserve_cost_usd > %(cost_left_usd)s::float8, false)) AS stuck
+FROM run_lane
+JOIN lane ON lane.id = run_lane.lane
+CROSS JOIN LATERAL (
+  SELECT reserve_tokens, reserve_cost_usd FROM job
+  WHERE job.run = run_lane.run AND job.lane = run_lane.lane AND state = 'pending' AND not_before <= now()
+  ORDER BY not_before, id LIMIT 1) AS next
+WHERE run_lane.run = %(run)s;
 
 -- name: finish_runs
 -- A run is finished when none of its trials is open, and what its judges were to be asked has been.

@@ -40,7 +40,9 @@ SET state = CASE WHEN run.state = 'cancelled' OR EXISTS (
                  WHEN job.lost_leases + 1 >= (run.experiment #>> '{retries,max_lost_leases}')::int THEN 'failed'
                  ELSE 'pending' END,
     lost_leases = job.lost_leases + 1,
-    retry_reason = 'unknown_outcome',
+    -- A call that was not started yet is no lost call: its reason to be a retry, if any, stays.
+    retry_reason = CASE WHEN EXISTS (SELECT FROM lost WHERE lost.job = job.id) THEN 'unknown_outcome'
+                        ELSE job.retry_reason END,
     error = 'lost_worker',
     worker = NULL
 FROM run

@@ -20,9 +20,11 @@ WITH mine AS MATERIALIZED (
   FROM unnest(%(jobs)s::bigint[], %(dispatch_nos)s::int[]) AS item (job, dispatch_no)
   JOIN job ON job.id = item.job AND job.dispatch_no = item.dispatch_no
   JOIN run ON run.id = job.run
+  JOIN worker ON worker.name = %(worker)s AND worker.lease_until > now()
   WHERE (job.state = 'queued' AND run.state = 'running') OR (job.state = 'running' AND job.worker = %(worker)s)
   ORDER BY job.id
-  FOR UPDATE OF job)
+  -- The reaper, which locks the worker, sees this claim or comes before it.
+  FOR UPDATE OF job FOR KEY SHARE OF worker)
 UPDATE job SET state = 'running', worker = %(worker)s
 FROM mine
 JOIN job AS own ON own.id = mine.id
@@ -31,7 +33,9 @@ LEFT JOIN trial ON trial.id = own.trial
 LEFT JOIN judging ON judging.id = own.judging
 WHERE job.id = mine.id
 RETURNING job.id AS job, job.run, job.lane, job.trial, job.judging, coalesce(trial.task, judging.task) AS task,
-          trial.strategy, coalesce(trial.repeat, judging.repeat) AS repeat, job.try, job.round, job.sample, job.dispatch_no, job.attempt, job.failures, job.throttled_since, job.retry_reason,
+          trial.strategy, coalesce(trial.repeat, judging.repeat) AS repeat, job.try, job.round, job.sample,
+          job.dispatch_no, job.attempt, job.failures,
+          coalesce(extract(epoch FROM now() - job.throttled_since), 0)::float8 AS throttled_s, job.retry_reason,
           job.request, job.reserve_tokens, job.reserve_cost_usd, run_lane.proven_at IS NOT NULL AS proven;
 
 -- name: hand_back
@@ -176,8 +180,9 @@ SELECT run, %(owner)s,
          - coalesce(sum(reserve_tokens) FILTER (WHERE was = 'unknown'), 0),
        coalesce(sum(reserve_cost_usd) FILTER (WHERE unsaid), 0)
          - coalesce(sum(reserve_cost_usd) FILTER (WHERE was = 'unknown'), 0)
-FROM (SELECT *, status = 'unknown' OR (total_tokens IS NULL AND (status = 'ok' OR http_status BETWEEN 200 AND 299))
-        AS unsaid FROM settled) AS settled
+FROM (SELECT *, status = 'unknown' OR ((input_tokens IS NULL OR output_tokens IS NULL)
+                                         AND (status = 'ok' OR http_status BETWEEN 200 AND 299)) AS unsaid
+      FROM settled) AS settled
 GROUP BY run
 ON CONFLICT (run, owner) DO UPDATE
 SET ok_calls = tally.ok_calls + EXCLUDED.ok_calls,

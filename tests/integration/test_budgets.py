@@ -1,7 +1,9 @@
 """Budgets are reserved before a call is sent: concurrent workers never overshoot."""
 
+from dataclasses import replace
 from pathlib import Path
 
+from db import dispatch
 from db.connection import Connection
 from db.runs import resume_run
 from paretoken.live import watch
@@ -66,3 +68,37 @@ def test_a_trial_over_its_budget_ends_with_what_it_spent(
     assert (seen.state, dict(seen.trials)) == ("finished", {"ok": 10, "over_budget": 10})
     assert all(0 < tokens <= 1000 for tokens in spent.values())
     assert dict(seen.jobs).keys() == {"ok", "cancelled"}
+
+
+TWO_MODELS = """
+[prices."sim-large"]
+input_usd_per_1m = 3.0
+output_usd_per_1m = 15.0
+
+[[strategies]]
+name = "small"
+kind = "single"
+
+[[strategies]]
+name = "large"
+kind = "single"
+model = "sim-large"
+"""
+
+
+def test_a_lane_that_has_nothing_left_does_not_pause_the_others(
+    connection: Connection, tmp_path: Path, gateway: SimulatedGateway
+) -> None:
+    planned = start(
+        connection, tmp_path, gateway, tasks=3, strategies=TWO_MODELS, more="[budget]\nrun_tokens = 100_000\n"
+    )
+    idle, other = dispatch.open_lanes(connection)
+    connection.execute("UPDATE job SET state = 'ok' WHERE lane = %s", [idle.lane])
+    assert not dispatch.stuck_on_budget(connection, lane=idle)
+    # Nothing fits any more, in any lane: then it is the budget.
+    assert dispatch.stuck_on_budget(connection, lane=replace(idle, tokens_left=10))
+    # A lane that the gateway has asked to wait may still have what fits, later.
+    connection.execute("UPDATE lane SET hold_until = now() + interval '1 hour' WHERE id = %s", [other.lane])
+    assert not dispatch.stuck_on_budget(connection, lane=replace(idle, tokens_left=10))
+    connection.execute("UPDATE job SET state = 'ok' WHERE run = %s", [planned.run])
+    assert not dispatch.stuck_on_budget(connection, lane=idle)

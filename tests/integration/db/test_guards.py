@@ -65,7 +65,7 @@ async def hand_back(store: Store, worker: str = WORKER, stale: int = 0) -> None:
         work.Claimed(
             job=job["id"], run=store.run, lane=job["lane"], trial=job["trial"], task=0, strategy=0, repeat=1,
             try_=1, round=1, sample=1, dispatch_no=job["dispatch_no"] - stale, attempt=0, failures=0,
-            throttled_since=None, retry_reason=None, request=None, reserve_tokens=0, reserve_cost_usd=None,
+            throttled_s=0.0, retry_reason=None, request=None, reserve_tokens=0, reserve_cost_usd=None,
             proven=True,
         )
     ]  # fmt: skip
@@ -106,6 +106,8 @@ REFUSED: dict[str, tuple[str, Arrange, Move]] = {
     "claim in a cancelled run": ("queued", CANCELLED, lambda s: s.claim()),
     "claim in a run that was paused past the queue": (
         "queued", sql("UPDATE run SET state = 'paused'"), lambda s: s.claim()),
+    "claim without a lease": ("queued", sql("DELETE FROM worker"), lambda s: s.claim()),
+    "claim when the lease is over": ("queued", LEASE_OVER, lambda s: s.claim()),
     # start: fence (dispatch_no, attempt), own job, live lease, run running, trial open
     "start a queued job": ("queued", NOTHING, lambda s: s.start()),
     "start under an old dispatch": ("claimed", NOTHING, lambda s: s.start(dispatch_no=0)),

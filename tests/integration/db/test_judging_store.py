@@ -7,7 +7,7 @@ import pytest
 
 from db import advance, judging, work
 from db.connection import AsyncConnection, Connection
-from db.dispatch import finish_runs, stuck_on_budget
+from db.dispatch import finish_runs, open_lanes, stuck_on_budget
 from db.judging import FinishedJudging, plan_judgings
 from db.runs import cancel_run, retry_trials
 from scheduler.experiment import load
@@ -248,7 +248,8 @@ async def test_the_budget_of_the_run_is(
     store = await answered(connection, worker_connection, tmp_path, more="[budget]\nrun_tokens = 800\n")
     planned(store)
     assert store.dispatch() == []
-    assert stuck_on_budget(connection, run=store.run)
+    [lane] = open_lanes(connection)
+    assert stuck_on_budget(connection, lane=lane)
 
 
 @pytest.mark.parametrize(("judges", "kept"), [(PAIRWISE, 1), (LISTWISE, 0)])

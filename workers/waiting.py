@@ -1,0 +1,55 @@
+"""Waiting on the worker's loop: for Postgres, for the last of some tasks, by a clock that suspension does not stop."""
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg_pool import PoolClosed
+
+log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+_RETRY_S = 1.0
+
+
+def clock_s() -> float:
+    """A clock that only goes forward, and where the system has one, also while the machine is suspended."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+async def patiently(move: Callable[[], Awaitable[Result]]) -> Result:
+    """Make a move in Postgres, again after a moment while Postgres is away."""
+    while True:
+        try:
+            return await move()
+        except PoolClosed:
+            raise
+        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+            log.warning("Postgres is away (%s); trying again.", str(error).strip())
+            await asyncio.sleep(_RETRY_S)
+
+
+async def end_all(tasks: set[asyncio.Task[Any]], deadline_s: float) -> None:
+    """Wait for all of them, and cancel those that take longer."""
+    if tasks:
+        await asyncio.wait(tasks, timeout=max(deadline_s, 0))
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks, timeout=10)
+
+
+async def essential(service: Coroutine[Any, Any, None]) -> None:
+    """A service that ends by an error of ours takes the process with it: half a worker would only hold leases."""
+    try:
+        await service
+    except asyncio.CancelledError:
+        raise
+    except BaseException:
+        log.critical("A service of the worker has failed; the process ends.", exc_info=True)
+        os._exit(70)
