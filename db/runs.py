@@ -87,3 +87,10 @@ def _refuse_imported(connection: Connection, run: int) -> None:
             f"Run {row['run_id']!r} was imported from a ledger, which holds no task: it can be reported, not run. "
             "Plan it from its experiment file under another run_id."
         )
+
+
+def calls_in_flight(connection: Connection, *, run: int) -> int:
+    """Calls of the run that were started and have no outcome yet."""
+    row = connection.execute(SQL["calls_in_flight"], {"run": run}).fetchone()
+    assert row is not None
+    return int(row["calls"])

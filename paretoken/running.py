@@ -3,16 +3,20 @@
 import contextlib
 import os
 import shutil
+import signal
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from paretoken.errors import RunFailed
+from paretoken.processes import LEASE_S
 from paretoken.reporting import Out, folder, options, show, writable, write
 
 if TYPE_CHECKING:
@@ -30,6 +34,7 @@ Concurrency = Annotated[int, typer.Option(min=1, help="Calls in flight per worke
 # The demo's gateway answers like a quick real one.
 DEMO_LATENCY_MS = 150.0
 LEDGER = "ledger.jsonl"
+_LOOK_S = 0.2
 # What the simulated gateway served, row by row, for whoever wants to compare the ledger with it.
 SERVED = "served.jsonl"
 
@@ -86,6 +91,7 @@ def run_experiment(
     from scheduler.experiment import load
     from workers.keys import SIMULATED_KEY, read_key
 
+    signal.signal(signal.SIGTERM, _interrupt)
     loaded = load(path, run_id=run_id)
     # Whatever only the analysis would refuse is refused before anything is paid for.
     options(loaded.document())
@@ -106,6 +112,11 @@ def run_experiment(
         work = Work(services=services, loaded=loaded, key=key, simulated=simulated, logs=logs, files=files)
         seen = _work(work, workers=workers, concurrency=concurrency)
     _end(seen)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """SIGTERM ends a run as Ctrl-C does: calls in flight finish, and what was started is stopped."""
+    raise KeyboardInterrupt
 
 
 def _logs(run_id: str) -> Path:
@@ -149,6 +160,7 @@ def _work(work: Work, *, workers: int, concurrency: int) -> "Progress":
     with database.connect(work.services.database_url) as connection:
         planned = _plan(connection, work)
         seen = _until_done(connection, work, planned, workers=workers, concurrency=concurrency)
+        _await_last_calls(connection, planned, most_s=work.loaded.settings.gateway.timeout_s + LEASE_S)
         write_ledger(connection, planned.run_id, work.files / LEDGER)
         if work.simulated:
             _copy(work.logs / SERVED, work.files / SERVED)
@@ -182,6 +194,18 @@ def _plan(connection: "Connection", work: Work) -> "Plan":
         # What an earlier run of this name left behind, in a database that is gone.
         work.simulated.clear_record()
     return planned
+
+
+def _await_last_calls(connection: "Connection", planned: "Plan", *, most_s: float) -> None:
+    """Workers of other machines may still have calls in flight when a run is paused: the ledger waits for them."""
+    from db.runs import calls_in_flight
+
+    end = time.monotonic() + most_s
+    while calls := calls_in_flight(connection, run=planned.run):
+        if time.monotonic() > end:
+            typer.echo(f"Warning: {calls:,} calls are still in flight; the files do not hold them.", err=True)
+            return
+        time.sleep(_LOOK_S)
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -64,12 +64,7 @@ def plan(
         run = row["id"]
         _insert_tasks(connection, run, loaded)
         _insert_strategies(connection, run, loaded.strategies)
-        endpoint = SIMULATED_ENDPOINT if loaded.settings.gateway.simulate else base_url
-        for model in loaded.models:
-            connection.execute(
-                SQL["insert_lane"],
-                {"run": run, "endpoint": endpoint, "key_fingerprint": key_fingerprint, "model": model},
-            )
+        _insert_lanes(connection, run, loaded, key_fingerprint=key_fingerprint, base_url=base_url)
         trials = connection.execute(
             SQL["insert_trials"], {"run": run, "repeats": loaded.settings.repeats}
         ).rowcount
@@ -100,7 +95,9 @@ def _continue(
         )
     warnings = list(loaded.warnings)
     if found["key_fingerprint"] != key_fingerprint:
-        warnings.append("The gateway key is another one than at the start of this run.")
+        warnings.append("The gateway key is another one than this run was last started with.")
+        _insert_lanes(connection, found["id"], loaded, key_fingerprint=key_fingerprint, base_url=base_url)
+        connection.execute(SQL["change_key"], {"run": found["id"], "key_fingerprint": key_fingerprint})
     connection.execute(
         SQL["adjust_run"], {"run": found["id"], "base_url": base_url, "experiment": Jsonb(loaded.document())}
     )
@@ -111,6 +108,17 @@ def _continue(
     ).fetchone()
     assert counts is not None
     return Plan(run=found["id"], run_id=loaded.run_id, continued=True, warnings=warnings, **counts)
+
+
+def _insert_lanes(
+    connection: Connection, run: int, loaded: LoadedExperiment, *, key_fingerprint: str, base_url: str | None
+) -> None:
+    endpoint = SIMULATED_ENDPOINT if loaded.settings.gateway.simulate else base_url
+    for model in loaded.models:
+        connection.execute(
+            SQL["insert_lane"],
+            {"run": run, "endpoint": endpoint, "key_fingerprint": key_fingerprint, "model": model},
+        )
 
 
 def differences(old: Any, new: Any, field: str = "") -> Sequence[str]:

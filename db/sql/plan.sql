@@ -67,3 +67,20 @@ JOIN run_lane ON run_lane.run = trial.run
 JOIN lane ON lane.id = run_lane.lane AND lane.model = opening.model
 WHERE trial.run = %(run)s
 ORDER BY trial.id, opening.sample;
+
+-- name: change_key
+-- Another key has limits, holds and a proof of its own: what is open moves to its lanes, which `insert_lane` has made.
+WITH moved AS (
+  SELECT old.id AS old, new.id AS new
+  FROM run_lane
+  JOIN lane AS old ON old.id = run_lane.lane AND old.key_fingerprint <> %(key_fingerprint)s
+  JOIN lane AS new ON new.endpoint = old.endpoint AND new.model = old.model
+                  AND new.key_fingerprint = %(key_fingerprint)s
+  WHERE run_lane.run = %(run)s),
+open AS MATERIALIZED (
+  SELECT job.id, moved.new FROM job JOIN moved ON moved.old = job.lane
+  WHERE job.run = %(run)s AND job.state NOT IN ('ok')
+  ORDER BY job.id FOR NO KEY UPDATE OF job),
+jobs AS (UPDATE job SET lane = open.new FROM open WHERE job.id = open.id),
+left_behind AS (DELETE FROM run_lane USING moved WHERE run_lane.run = %(run)s AND run_lane.lane = moved.old)
+UPDATE run SET key_fingerprint = %(key_fingerprint)s WHERE id = %(run)s;

@@ -77,3 +77,8 @@ SELECT row_to_json(line) FROM (
 -- What the limiter calls a lane: workers.context.RunContext.lane_name.
 SELECT lane.model, concat_ws(':', lane.endpoint, lane.key_fingerprint, lane.model) AS lane_name
 FROM run_lane JOIN lane ON lane.id = run_lane.lane WHERE run_lane.run = %(run)s ORDER BY lane.model;
+
+-- name: calls_in_flight
+-- By the running jobs: the ledger of a large run need not be searched.
+SELECT count(*) AS calls FROM job JOIN call ON call.job = job.id AND call.attempt = job.attempt
+WHERE job.run = %(run)s AND job.state = 'running' AND call.status = 'started';

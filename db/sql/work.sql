@@ -1,4 +1,5 @@
--- A worker's moves. The fence is (dispatch_no, attempt): each move needs both to be as the worker knows them.
+-- A worker's moves. The fence is (dispatch_no, attempt): a claim needs the first to be as the message says, a call both to
+-- be as the worker knows them.
 -- Locks are taken in the order worker, trial, judging, job, call, and by id, by everybody.
 
 -- name: heartbeat

@@ -11,7 +11,7 @@ from paretoken.processes import Crew
 from paretoken.simulator import SimulatedGateway
 from scheduler.errors import RunChanged
 from scheduler.progress import progress
-from tests.runs import ledger, served, start
+from tests.runs import KEY, ledger, served, start
 
 SC_K3 = '[[strategies]]\nname = "sc_k3"\nkind = "self_consistency"\nk = 3\ntemperature = 0.7\n'
 
@@ -107,3 +107,26 @@ def test_limits_may_change_between_two_starts(
     ).fetchone()
     assert (second.run, second.continued) == (first.run, True)
     assert row == {"rpm": "7"}
+
+
+def test_another_key_gets_lanes_of_its_own(
+    connection: Connection, tmp_path: Path, gateway: SimulatedGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = start(connection, tmp_path, gateway, tasks=3, strategies=SC_K3)
+    connection.execute("UPDATE run_lane SET proven_at = now()")
+    connection.execute("UPDATE job SET state = 'ok' WHERE sample = 1")
+    monkeypatch.setenv(KEY, "sk-another-0987654321")
+    second = start(connection, tmp_path, gateway, tasks=3, strategies=SC_K3)
+    assert (second.run, second.continued) == (first.run, True)
+    assert any("key is another one" in warning for warning in second.warnings)
+    [lane] = connection.execute("SELECT lane, proven_at FROM run_lane").fetchall()
+    jobs = connection.execute(
+        "SELECT state, count(*) AS jobs FROM job WHERE lane = %s GROUP BY state", [lane["lane"]]
+    )
+    # What is answered stays with the key that it was paid with; the new key must prove itself.
+    assert [dict(row) for row in jobs] == [{"state": "pending", "jobs": 6}]
+    assert lane["proven_at"] is None
+    assert not any(
+        "key" in warning
+        for warning in start(connection, tmp_path, gateway, tasks=3, strategies=SC_K3).warnings
+    )
