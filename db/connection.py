@@ -23,13 +23,17 @@ _OPTIONS: dict[str, Any] = {
 }
 
 _RECONNECT_S = 4.0
-# A process that is frozen in the middle of a transaction holds its locks, and the scheduler would wait for it.
-_IDLE_IN_TRANSACTION = "SET idle_in_transaction_session_timeout = '10s'"
+# A process that is frozen in the middle of a transaction holds its locks, and the scheduler would wait for it. The
+# second, from Postgres 17 on, also ends one whose statements have arrived in part.
+_ASLEEP = "SET idle_in_transaction_session_timeout = '10s'"
+_HALF_SENT = "SET transaction_timeout = '30s'"
+_HALF_SENT_FROM = 170_000
 
 AWAY = (
     psycopg.OperationalError,
     psycopg.InterfaceError,
     psycopg.errors.IdleInTransactionSessionTimeout,
+    psycopg.errors.TransactionTimeout,
     psycopg.errors.ReadOnlySqlTransaction,
 )
 """Postgres is away, restarting, failing over, or has ended the session: the same move can be made again later."""
@@ -52,11 +56,15 @@ def connect(database_url: str, *, application: str = "paretoken") -> Connection:
 
 def never_hold_locks_asleep(connection: Connection) -> None:
     """Let Postgres end this session should it fall asleep in a transaction; for processes of a run."""
-    connection.execute(_IDLE_IN_TRANSACTION)
+    connection.execute(_ASLEEP)
+    if connection.info.server_version >= _HALF_SENT_FROM:
+        connection.execute(_HALF_SENT)
 
 
 async def _configure(connection: AsyncConnection) -> None:
-    await connection.execute(_IDLE_IN_TRANSACTION)
+    await connection.execute(_ASLEEP)
+    if connection.info.server_version >= _HALF_SENT_FROM:
+        await connection.execute(_HALF_SENT)
 
 
 def pool(database_url: str, *, size: int, application: str) -> AsyncConnectionPool[AsyncConnection]:

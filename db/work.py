@@ -216,9 +216,11 @@ async def commit(
                     "attempts": [start.attempt for start in starts],
                 },
             )
-            started = {(row["job"], row["attempt"]) for row in await read.fetchall()}
-        if settlements:
-            due = [row["id"] for row in await marked.fetchall()]
+    # Read after COMMIT: all went out in one piece, so that whoever falls asleep here holds no locks meanwhile.
+    if starts:
+        started = {(row["job"], row["attempt"]) for row in await read.fetchall()}
+    if settlements:
+        due = [row["id"] for row in await marked.fetchall()]
     return started, due
 
 

@@ -1,5 +1,6 @@
 """How processes end, and how they wake up after they were thought dead."""
 
+import contextlib
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -80,17 +81,27 @@ def test_answers_that_come_after_the_lease_are_used_or_counted_as_duplicates(
     assert found.unknown == 0
 
 
+@pytest.mark.parametrize("half_sent", [False, True])
 async def test_a_process_that_falls_asleep_in_a_transaction_lets_go_of_its_locks(
-    connection: Connection, database_url: str
+    connection: Connection, database_url: str, half_sent: bool
 ) -> None:
-    async with pool(database_url, size=1, application="test") as opened, opened.connection() as asleep:
-        await asleep.execute("BEGIN")
-        await asleep.execute("LOCK TABLE job")
-        connection.execute("SET lock_timeout = '60s'")
-        with connection.transaction():
-            connection.execute("LOCK TABLE job")
-        with pytest.raises(AWAY):
-            await asleep.execute("SELECT 1")
+    let_go = False
+    with pytest.raises(AWAY):
+        async with (
+            pool(database_url, size=1, application="test") as opened,
+            opened.connection() as asleep,
+            asleep.pipeline() if half_sent else contextlib.nullcontext(),
+        ):
+            await asleep.execute("BEGIN")
+            locked = await asleep.execute("SELECT id FROM run FOR UPDATE")
+            await locked.fetchall()
+            connection.execute("SET lock_timeout = '60s'")
+            with connection.transaction():
+                connection.execute("LOCK TABLE run")
+            let_go = True
+            again = await asleep.execute("SELECT 1")
+            await again.fetchall()
+    assert let_go
 
 
 def test_a_scheduler_stops_while_the_broker_is_away(
