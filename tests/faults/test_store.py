@@ -230,7 +230,8 @@ class Store(RuleBasedStateMachine):
         expected = {
             number
             for number, dispatch_no in shard
-            if (job := self.jobs[number]).dispatch_no == dispatch_no
+            if self.alive[worker]
+            and (job := self.jobs[number]).dispatch_no == dispatch_no
             and (
                 (job.state == "queued" and self.run_state == "running")
                 # The answer to the claim may have been lost.
