@@ -20,6 +20,7 @@ import pytest
 from paretoken.errors import InputError, ParetokenError
 from paretoken.simulator import SimulatedGateway, launch
 from paretoken.simulator.faults import KINDS
+from paretoken.simulator.models import MODELS
 
 TASKS = [
     {"id": "rows", "goal": "Count the rows.", "difficulty": "medium", "reference": "There are 336 rows."},
@@ -161,7 +162,7 @@ class TestAnswers:
 
     async def test_models(self, client: openai.AsyncOpenAI) -> None:
         models = [model async for model in client.models.list()]
-        assert {"sim-small", "sim-medium", "sim-large", "sim-reasoning"} == {model.id for model in models}
+        assert set(MODELS) == {model.id for model in models}
         assert {model.owned_by for model in models} == {"paretoken-simulator"}
 
 
