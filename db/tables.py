@@ -181,6 +181,7 @@ worker = Table(
     metadata,
     Column("name", Text, primary_key=True, comment="host:pid:start"),
     _time("lease_until", nullable=False),
+    Column("lease_no", Integer, nullable=False, server_default="1", comment="grows when a lease was over"),
     _time("started_at", nullable=False, default="now()"),
     Column("in_flight", Integer, nullable=False, server_default="0"),
     Column("waiting", Integer, nullable=False, server_default="0", comment="jobs that wait for capacity"),

@@ -65,6 +65,8 @@ class CallStart:
     attempt: int
     model: str
     key_fingerprint: str
+    lease_no: int
+    """The worker's lease under which it is to be sent."""
     judging: int | None = None
 
 
@@ -110,9 +112,12 @@ async def heartbeat(
     lease_s: float,
     in_flight: int,
     waiting: int,
-) -> None:
-    """Renew the lease on everything the worker holds, and say how busy it is."""
-    await connection.execute(
+) -> int:
+    """Renew the lease on everything the worker holds, and say how busy it is; give the lease's number.
+
+    The number grows when the lease was over: what was held under the one before may have been given away.
+    """
+    cursor = await connection.execute(
         SQL["heartbeat"],
         {
             "worker": worker,
@@ -121,6 +126,9 @@ async def heartbeat(
             "waiting": waiting,
         },
     )
+    row = await cursor.fetchone()
+    assert row is not None
+    return int(row["lease_no"])
 
 
 async def end_worker(connection: AsyncConnection, *, worker: str) -> None:
@@ -240,6 +248,7 @@ def _start_arrays(worker: str, starts: Sequence[CallStart]) -> dict[str, Any]:
         "attempts": [start.attempt for start in starts],
         "models": [start.model for start in starts],
         "key_fingerprints": [start.key_fingerprint for start in starts],
+        "lease_nos": [start.lease_no for start in starts],
     }
 
 

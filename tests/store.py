@@ -39,6 +39,7 @@ class Store:
         self.connection = connection
         self.worker = worker
         self.run = plan.run
+        self.lease_nos: dict[str, int] = {}
 
     def rows(self, query: str, **values: Any) -> list[dict[str, Any]]:
         return self.connection.execute(query, values or None).fetchall()
@@ -82,7 +83,9 @@ class Store:
         ]
 
     async def beat(self, worker: str = WORKER, lease_s: float = LEASE_S) -> None:
-        await work.heartbeat(self.worker, worker=worker, lease_s=lease_s, in_flight=0, waiting=0)
+        self.lease_nos[worker] = await work.heartbeat(
+            self.worker, worker=worker, lease_s=lease_s, in_flight=0, waiting=0
+        )
 
     async def claim(self, number: int = 1, worker: str = WORKER, stale: int = 0) -> list[Claimed]:
         """queued -> running, by a message that is `stale` dispatches old."""
@@ -91,7 +94,7 @@ class Store:
 
     async def start(self, number: int = 1, worker: str = WORKER, **changes: Any) -> bool:
         """The next call's row; whether it may be sent."""
-        start = self.start_of(number, **changes)
+        start = self.start_of(number, **{"lease_no": self.lease_nos.get(worker, 1)} | changes)
         started, _ = await work.commit(self.worker, worker=worker, starts=[start], settlements=[])
         return bool(started)
 
@@ -104,6 +107,7 @@ class Store:
             "attempt": job["attempt"] + 1,
             "model": MODEL,
             "key_fingerprint": "simulated",
+            "lease_no": self.lease_nos.get(WORKER, 1),
         }
         return CallStart(**values | changes)
 

@@ -88,7 +88,7 @@ class Engine:
         self._in_flight = 0
         self._stopping = asyncio.Event()
         self._lease_over = 0.0
-        self._leases = 0
+        self._lease_no = 0
 
     async def open(self) -> None:
         """Connect, take the lease and begin to commit and advance."""
@@ -209,14 +209,14 @@ class Engine:
             attempt=job.attempt + 1,
             model=request.model,
             key_fingerprint=run.key.fingerprint,
+            lease_no=self._lease_no,
         )
-        lease = self._leases
         if self._stopping.is_set() or not await self._committer.start(start):
             await self._limiter_says(self._limiter.give_up(lane, ticket))
             await self._hand_back([(job, 0.0)])
             return
         failpoints.reach("call_started")
-        outcome = await self._call(gateway, request, lease)
+        outcome = await self._call(gateway, request, start.lease_no)
         failpoints.reach("answered")
         # Before the settlement gives the job back: the dispatcher must find the run paused by then.
         await self._consequences(job, run, outcome)
@@ -244,10 +244,10 @@ class Engine:
                 return None if decision.granted else decision.wait_s
         return 0.0
 
-    async def _call(self, gateway: Gateway, request: Request, lease: int) -> Outcome:
+    async def _call(self, gateway: Gateway, request: Request, lease_no: int) -> Outcome:
         # Looked at once more just before sending: a process that was frozen must not send what was given to another,
         # even if it has a new lease by now.
-        if lease != self._leases or clock_s() > self._lease_over:
+        if lease_no != self._lease_no or clock_s() > self._lease_over:
             return Outcome(
                 status="error",
                 disposition=Disposition.RETRY,
@@ -335,16 +335,14 @@ class Engine:
                 pause_s = between_s / 10
 
     async def _beat(self) -> None:
-        # Measured from before the request: the lease in Postgres never ends sooner than the worker believes.
-        renewed = clock_s()
         async with self._pool.connection() as connection:
-            await work.heartbeat(
+            # Measured from before the request: the lease in Postgres never ends sooner than the worker believes.
+            renewed = clock_s()
+            self._lease_no = await work.heartbeat(
                 connection,
                 worker=self.worker,
                 lease_s=self._settings.lease_s,
                 in_flight=self._in_flight,
                 waiting=len(self._jobs) - self._in_flight,
             )
-        if renewed > self._lease_over:
-            self._leases += 1  # what was held under the lease before may have been given away
         self._lease_over = renewed + self._settings.lease_s

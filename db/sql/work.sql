@@ -3,11 +3,14 @@
 -- Locks are taken in the order worker, trial, judging, job, call, and by id, by everybody.
 
 -- name: heartbeat
--- One row carries the lease of all that a worker holds.
+-- One row carries the lease of all that a worker holds. A lease that was over is not renewed: the next one begins, since
+-- what was held under the old one may have been given away.
 INSERT INTO worker (name, lease_until, in_flight, waiting)
 VALUES (%(worker)s, now() + make_interval(secs => %(lease_s)s), %(in_flight)s, %(waiting)s)
 ON CONFLICT (name) DO UPDATE
-SET lease_until = EXCLUDED.lease_until, in_flight = EXCLUDED.in_flight, waiting = EXCLUDED.waiting;
+SET lease_until = EXCLUDED.lease_until, in_flight = EXCLUDED.in_flight, waiting = EXCLUDED.waiting,
+    lease_no = worker.lease_no + (worker.lease_until <= now())::int
+RETURNING lease_no;
 
 -- name: end_worker
 -- A worker that stops cleanly gives up its lease at once.
@@ -73,8 +76,8 @@ SELECT id FROM trial WHERE id = ANY(%(trials)s) ORDER BY id FOR NO KEY UPDATE;
 SELECT id FROM job WHERE id = ANY(%(jobs)s) ORDER BY id FOR NO KEY UPDATE;
 
 -- name: start_calls
--- The call row is there, and committed, before a request leaves. Needs a live lease, a running run and an open trial
--- or judging.
+-- The call row is there, and committed, before a request leaves. Needs a running run, an open trial or judging, and the
+-- lease under which it was asked for: one that waited for Postgres past its lease is not made under the next.
 WITH started AS (
   INSERT INTO call (job, attempt, run, model, purpose, retry_reason, reserve_tokens, reserve_cost_usd, worker,
                     key_fingerprint)
@@ -83,14 +86,16 @@ WITH started AS (
          CASE WHEN job.attempt > 0 THEN job.retry_reason WHEN job.try > 1 THEN trial.repetition END,
          job.reserve_tokens, job.reserve_cost_usd, %(worker)s, item.key_fingerprint
   FROM unnest(%(jobs)s::bigint[], %(dispatch_nos)s::int[], %(attempts)s::int[], %(models)s::text[],
-              %(key_fingerprints)s::text[]) AS item (job, dispatch_no, attempt, model, key_fingerprint)
+              %(key_fingerprints)s::text[], %(lease_nos)s::int[])
+       AS item (job, dispatch_no, attempt, model, key_fingerprint, lease_no)
   JOIN job ON job.id = item.job
   JOIN run ON run.id = job.run
   LEFT JOIN trial ON trial.id = job.trial
   LEFT JOIN judging ON judging.id = job.judging
   JOIN worker ON worker.name = %(worker)s
   WHERE job.state = 'running' AND job.worker = %(worker)s AND job.dispatch_no = item.dispatch_no
-    AND job.attempt = item.attempt - 1 AND run.state = 'running' AND worker.lease_until > now()
+    AND job.attempt = item.attempt - 1 AND run.state = 'running'
+    AND worker.lease_until > now() AND worker.lease_no = item.lease_no
     AND (trial.state IN ('pending', 'running') OR judging.state = 'pending')
   RETURNING job, attempt),
 moved AS (UPDATE job SET attempt = started.attempt FROM started WHERE job.id = started.job RETURNING job.trial)

@@ -90,12 +90,7 @@ def test_an_outage_in_which_all_calls_finish(
     until(lambda: gateway.stats()["in_flight"] == 0, "the gateway has answered")
     postgres.open()
     record = wait_for_the_end(connection, planned.run, gateway)
-    found = check(connection, planned.run, record)
-    assert (found.unknown, found.duplicates) == (0, 0)
-    assert found.served == found.jobs
-    # A call whose row was waiting for Postgres when the lease ended is not sent under the next lease, and says so.
-    errors = connection.execute("SELECT DISTINCT error FROM call WHERE status = 'error'").fetchall()
-    assert [row["error"] for row in errors] in ([], ["not_sent"])
+    nothing_happened(check(connection, planned.run, record))
 
 
 def test_cuts_and_latency(

@@ -76,9 +76,11 @@ def test_answers_that_come_after_the_lease_are_used_or_counted_as_duplicates(
     cast.worker()
     until(lambda: count(connection, f"{CALLS} WHERE retry_reason = 'unknown_outcome'"), "another worker")
     thaw(sleeper)
-    found = check(connection, planned.run, wait_for_the_end(connection, planned.run, gateway))
+    record = wait_for_the_end(connection, planned.run, gateway)
+    # The run may end on the other worker's answers before the sleeper has told of its own.
+    until(lambda: not count(connection, f"{CALLS} WHERE status = 'unknown'"), "the late answers")
+    found = check(connection, planned.run, record)
     assert found.duplicates <= held
-    assert found.unknown == 0
 
 
 @pytest.mark.parametrize("half_sent", [False, True])

@@ -97,6 +97,7 @@ class Store(RuleBasedStateMachine):
         """Calls whose outcome their worker has not reported yet."""
         self.steps: list[tuple[DueTrial, list[NextJob] | FinishedTrial]] = []
         self.alive = dict.fromkeys(WORKERS, False)
+        self.lease_nos = dict.fromkeys(WORKERS, 0)
         self.run_state = "running"
 
     def do(self, work: Coroutine[Any, Any, Result]) -> Result:
@@ -209,7 +210,11 @@ class Store(RuleBasedStateMachine):
 
     def _beat(self, worker: str) -> None:
         name = self.prefix + worker
-        self.do(work.heartbeat(self.async_connection, worker=name, lease_s=3600, in_flight=0, waiting=0))
+        lease_no = self.do(
+            work.heartbeat(self.async_connection, worker=name, lease_s=3600, in_flight=0, waiting=0)
+        )
+        assert lease_no == self.lease_nos[worker] + (not self.alive[worker])
+        self.lease_nos[worker] = lease_no
         self.alive[worker] = True
 
     def lose_lease(self) -> None:
@@ -273,10 +278,13 @@ class Store(RuleBasedStateMachine):
         worker, number = self._a_held_one()
         claimed = self.held[worker][number]
         job = self.jobs[number]
+        # Now and then one that has waited since the worker's lease before.
+        lease_no = self.lease_nos[worker] - self.rng.choice([0, 0, 0, 1])
         allowed = (
             self._is_held(worker, claimed)
             and len(job.calls) == claimed.attempt
             and self.alive[worker]
+            and lease_no == self.lease_nos[worker]
             and self.run_state == "running"
             and not self._given_up(job)
         )
@@ -287,6 +295,7 @@ class Store(RuleBasedStateMachine):
             attempt=claimed.attempt + 1,
             model="sim-small",
             key_fingerprint="k",
+            lease_no=lease_no,
         )
         for _ in range(self.rng.randint(1, 2)):  # a second time, as after a lost COMMIT
             started, _ = self._commit(worker, starts=[start])
@@ -489,6 +498,7 @@ class Store(RuleBasedStateMachine):
                     attempt=claimed.attempt + 1,
                     model="sim-small",
                     key_fingerprint="k",
+                    lease_no=self.lease_nos["a"],
                 )
                 assert self._commit("a", starts=[start])[0]
                 self.jobs[claimed.job].calls.append("started")

@@ -15,14 +15,16 @@ from tests.store import OTHER, WORKER, Store
 Move = Callable[[Store], Awaitable[Any]]
 Arrange = Callable[[Store], Any]
 
-PAUSED: Arrange = lambda s: runs.pause_run(s.connection, run=s.run, reason="by hand")  # noqa: E731
-CANCELLED: Arrange = lambda s: runs.cancel_run(s.connection, run=s.run)  # noqa: E731
-LEASE_OVER: Arrange = lambda s: s.vanish()  # noqa: E731
-NOTHING: Arrange = lambda s: None  # noqa: E731
-
 
 def sql(statement: str) -> Arrange:
     return lambda s: s.connection.execute(statement)
+
+
+PAUSED: Arrange = lambda s: runs.pause_run(s.connection, run=s.run, reason="by hand")  # noqa: E731
+CANCELLED: Arrange = lambda s: runs.cancel_run(s.connection, run=s.run)  # noqa: E731
+LEASE_OVER: Arrange = lambda s: s.vanish()  # noqa: E731
+NEXT_LEASE: Arrange = sql("UPDATE worker SET lease_no = 2")
+NOTHING: Arrange = lambda s: None  # noqa: E731
 
 
 # What allowed moves change: (state before, move) -> (job's state and what else must hold).
@@ -116,6 +118,7 @@ REFUSED: dict[str, tuple[str, Arrange, Move]] = {
     "start another's job": ("claimed", NOTHING, lambda s: s.start(worker=OTHER)),
     "start without a lease": ("claimed", sql("DELETE FROM worker"), lambda s: s.start()),
     "start when the lease is over": ("claimed", LEASE_OVER, lambda s: s.start()),
+    "start under the worker's next lease": ("claimed", NEXT_LEASE, lambda s: s.start(lease_no=1)),
     "start in a paused run": ("claimed", PAUSED, lambda s: s.start()),
     "start in a cancelled run": ("claimed", CANCELLED, lambda s: s.start()),
     "start for an ended trial": ("claimed", sql("UPDATE trial SET state = 'failed'"), lambda s: s.start()),
