@@ -20,6 +20,9 @@ from paretoken import servers
 from paretoken.errors import ParetokenError
 from paretoken.servers import Servers
 
+# Fixtures `browser` and `tab`.
+pytest_plugins = ["tests.browser"]
+
 _FOLDER = "PARETOKEN_TEST_SERVERS"
 _TEMPLATE = "template_paretoken"
 
