@@ -8,13 +8,18 @@ import sys
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
-from paretoken.errors import RunFailed
+from paretoken.errors import InputError, RunFailed
 from paretoken.services import Services, own_services, require_reachable
 from paretoken.settings import BROKER_URL, DATABASE_URL
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+log = logging.getLogger(__name__)
 
 SCHEDULER = "scheduler"
 LEASE_S = 30.0
@@ -26,11 +31,23 @@ _Lease = Annotated[
         "--lease-s", min=1, help="Seconds after its last sign of life when a worker counts as gone."
     ),
 ]
+_MetricsPort = Annotated[
+    int | None,
+    typer.Option(min=0, max=65535, help="Serve metrics for Prometheus here; 0: at any free port."),
+]
+_MetricsHost = Annotated[str, typer.Option(help="Address to serve metrics at. They ask for no password.")]
+_LOOPBACK = "127.0.0.1"
+
 # Set by `run`: the child ends when its standard input does, so that it never outlives a killed parent.
 _UntilStdinCloses = Annotated[bool, typer.Option("--until-stdin-closes", hidden=True)]
 
 
-def scheduler(lease_s: _Lease = LEASE_S, until_stdin_closes: _UntilStdinCloses = False) -> None:
+def scheduler(
+    lease_s: _Lease = LEASE_S,
+    metrics_port: _MetricsPort = None,
+    metrics_host: _MetricsHost = _LOOPBACK,
+    until_stdin_closes: _UntilStdinCloses = False,
+) -> None:
     """Feed the workers of all runs: dispatch jobs, take back what was lost, finish runs.
 
     One at a time is at work, others stand by.
@@ -40,12 +57,22 @@ def scheduler(lease_s: _Lease = LEASE_S, until_stdin_closes: _UntilStdinCloses =
     from scheduler.service import serve
 
     services = _ready(until_stdin_closes)
-    serve(database_url=services.database_url, broker_url=services.broker_url, lease_s=lease_s)
+    metrics = None
+    if metrics_port is not None:
+        from scheduler.metrics import SchedulerMetrics
+
+        metrics = SchedulerMetrics(database_url=services.database_url, broker_url=services.broker_url)
+        _serve_metrics(metrics.registry, metrics_host, metrics_port)
+    serve(
+        database_url=services.database_url, broker_url=services.broker_url, lease_s=lease_s, metrics=metrics
+    )
 
 
 def worker(
     concurrency: Annotated[int, typer.Option(min=1, help="Calls in flight at the most.")] = 64,
     lease_s: _Lease = LEASE_S,
+    metrics_port: _MetricsPort = None,
+    metrics_host: _MetricsHost = _LOOPBACK,
     until_stdin_closes: _UntilStdinCloses = False,
 ) -> None:
     """Make the calls. Start one per core, on as many machines as wanted, with the same two URLs.
@@ -58,14 +85,19 @@ def worker(
     from workers.process import run_worker
 
     services = _ready(until_stdin_closes)
-    run_worker(
-        EngineSettings(
-            database_url=services.database_url,
-            broker_url=services.broker_url,
-            concurrency=concurrency,
-            lease_s=lease_s,
-        )
+    metrics = None
+    if metrics_port is not None:
+        from workers.metrics import WorkerMetrics
+
+        metrics = WorkerMetrics()
+        _serve_metrics(metrics.registry, metrics_host, metrics_port)
+    settings = EngineSettings(
+        database_url=services.database_url,
+        broker_url=services.broker_url,
+        concurrency=concurrency,
+        lease_s=lease_s,
     )
+    run_worker(settings, metrics)
 
 
 def _ready(until_stdin_closes: bool) -> Services:
@@ -78,6 +110,19 @@ def _ready(until_stdin_closes: bool) -> Services:
     require_reachable(services.broker_url)
     require_current(services.database_url)
     return services
+
+
+def _serve_metrics(registry: "CollectorRegistry", host: str, port: int) -> None:
+    from prometheus_client import start_http_server
+
+    try:
+        server, _ = start_http_server(port, addr=host, registry=registry)
+    except OSError as error:
+        raise InputError(
+            f"Metrics cannot be served at {host}:{port}: {error.strerror}. "
+            "Give another --metrics-port or --metrics-host."
+        ) from None
+    log.info("Metrics at http://%s:%d/metrics", host, server.server_port)
 
 
 def _log_to_stderr() -> None:
@@ -123,17 +168,21 @@ class Crew:
         }
         self.names.append(name)
         with (self.logs / f"{name}.log").open("ab") as log:
-            self.children.append(
-                subprocess.Popen(
-                    [sys.executable, "-m", "paretoken", *arguments, "--until-stdin-closes"],
-                    stdin=subprocess.PIPE,
-                    stdout=log,
-                    stderr=log,
-                    env=environment,
-                    # Ctrl-C is the parent's: it lets the children finish their calls.
-                    start_new_session=True,
-                )
-            )
+            self.children.append(self.begin([*arguments, "--until-stdin-closes"], environment, log))
+
+    def begin(
+        self, arguments: list[str], environment: dict[str, str], log: IO[bytes]
+    ) -> "subprocess.Popen[bytes]":
+        """Start a child; its standard input is a pipe."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "paretoken", *arguments],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            env=environment,
+            # Ctrl-C is the parent's: it lets the children finish their calls.
+            start_new_session=True,
+        )
 
     def require_alive(self) -> None:
         """Say which workers ended by themselves, since the others go on without them.

@@ -12,7 +12,7 @@ import secrets
 import socket
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 import redis.asyncio
@@ -28,11 +28,15 @@ from workers.committer import Committer
 from workers.context import Contexts, RunContext, request_of
 from workers.errors import KeyUnusable
 from workers.examining import Examiner
-from workers.gateway import Disposition, Gateway, Outcome, Request
+from workers.gateway import Disposition, Outcome, Request
+from workers.gateway.client import Gateway
 from workers.limiter import Limiter, LimiterUnavailable
 from workers.reservation import estimated_tokens
 from workers.settling import proves_lane, settle
 from workers.waiting import clock_s, end_all, essential, patiently
+
+if TYPE_CHECKING:
+    from workers.metrics import WorkerMetrics
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +69,7 @@ class EngineSettings:
 class Engine:
     """Everything that a worker process does, on one loop."""
 
-    def __init__(self, settings: EngineSettings) -> None:
+    def __init__(self, settings: EngineSettings, metrics: "WorkerMetrics | None" = None) -> None:
         self.worker = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
         self._settings = settings
         self._pool = pool(settings.database_url, size=POOL_SIZE, application="paretoken worker")
@@ -89,6 +93,13 @@ class Engine:
         self._stopping = asyncio.Event()
         self._lease_over = 0.0
         self._lease_no = 0
+        self._metrics = metrics
+        if metrics:
+            metrics.watch(
+                in_flight=lambda: self._in_flight,
+                waiting=lambda: len(self._jobs) - self._in_flight,
+                lease_left_s=lambda: max(self._lease_over - clock_s(), 0.0),
+            )
 
     async def open(self) -> None:
         """Connect, take the lease and begin to commit and advance."""
@@ -196,7 +207,10 @@ class Engine:
         lane = run.lane_name(request.model)
         gateway = self._gateway(run)
         ticket = f"{job.job}:{job.dispatch_no}"
+        asked = clock_s()
         delay_s = await self._admission(job, run, request, lane, ticket)
+        if self._metrics:
+            self._metrics.admitted(request.model, wait_s=clock_s() - asked, granted=delay_s is None)
         if delay_s is not None:
             await self._hand_back([(job, delay_s)])
             return
@@ -221,8 +235,11 @@ class Engine:
         # Before the settlement gives the job back: the dispatcher must find the run paused by then.
         await self._consequences(job, run, outcome)
         price = run.prices.get(request.model)
-        await self._committer.settle(settle(job, start.attempt, outcome, price=price, retries=run.retries))
+        settlement = settle(job, start.attempt, outcome, price=price, retries=run.retries)
+        await self._committer.settle(settlement)
         failpoints.reach("settled")
+        if self._metrics:
+            self._metrics.settled(request.model, outcome, cost_usd=settlement.cost_usd)
         await self._report(lane, ticket, outcome)
 
     async def _admission(

@@ -38,14 +38,20 @@ def _count(name: str) -> None:
             os.kill(os.getpid(), number)
 
 
-def _read(text: str | None) -> list[tuple[str, int, signal.Signals]]:
+def arm(text: str | None) -> None:
+    """Read the variable's text; nothing is armed without one.
+
+    Raises:
+        ValueError: there is no such place.
+    """
     if not text:
-        return []
+        return
     name, nth, *rest = text.split(":")
     if name not in NAMES:
         raise ValueError(f"{VARIABLE}={text}: no such place. There are {', '.join(NAMES)}.")
-    return [(name, int(nth), signal.Signals[rest[0]] if rest else signal.SIGKILL)]
+    _armed.append((name, int(nth), signal.Signals[rest[0]] if rest else signal.SIGKILL))
 
 
-_armed = _read(os.environ.get(VARIABLE))
+_armed: list[tuple[str, int, signal.Signals]] = []
 _seen: list[str] = []
+arm(os.environ.get(VARIABLE))

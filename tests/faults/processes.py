@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,12 +10,12 @@ from pathlib import Path
 
 from paretoken.services import Services
 from paretoken.settings import BROKER_URL, DATABASE_URL
+from tests import warm
+from tests.warm import Process
 from workers.failpoints import VARIABLE
 
 LEASE_S = 3.0
 POLL_S = 0.05
-
-Process = subprocess.Popen[bytes]
 
 
 class TooLate(AssertionError):
@@ -56,12 +54,10 @@ class Cast:
         environment = os.environ | {DATABASE_URL: where.database_url, BROKER_URL: where.broker_url}
         self.logs.mkdir(parents=True, exist_ok=True)
         with (self.logs / f"{len(self.started):03d}-{what}.log").open("wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "paretoken", what, f"--lease-s={self.lease_s}", *options],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=environment | ({VARIABLE: failpoint} if failpoint else {}),
+            process = warm.start(
+                [what, f"--lease-s={self.lease_s}", *options],
+                environment | ({VARIABLE: failpoint} if failpoint else {}),
+                log,
             )
         self.started.append(process)
         return process

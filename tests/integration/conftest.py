@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 from paretoken.processes import Crew
 from paretoken.services import Services
 from paretoken.simulator import SimulatedGateway, launch
+from tests import warm
 from tests.experiments import write_tasks
 from tests.runs import KEY
 
@@ -26,10 +28,17 @@ def gateway(tmp_path: Path, key: str) -> Iterator[SimulatedGateway]:
         yield running
 
 
+class _WarmCrew(Crew):
+    """One that starts without the imports."""
+
+    def begin(self, arguments: list[str], environment: dict[str, str], log: IO[bytes]) -> warm.Process:
+        return warm.start(arguments, environment, log, stdin=True)
+
+
 @pytest.fixture
 def crew(database_url: str, broker_url: str, tmp_path: Path) -> Iterator[Crew]:
     """Scheduler and workers, not started yet; they are ended with the test."""
-    crew = Crew(
+    crew = _WarmCrew(
         services=Services(database_url=database_url, broker_url=broker_url), logs=tmp_path / "logs", lease_s=3
     )
     yield crew

@@ -1,5 +1,8 @@
 """The client of an OpenAI-compatible gateway: one call in, one typed outcome out.
 
+The package itself holds the types alone: `Gateway` stands in `workers.gateway.client`, since the SDK behind it takes
+a second to import, which only the process that makes calls should pay.
+
 GatewayError                what a person has to put right
 ├── GatewayConfigError      a base URL or key that can never work
 └── GatewayRequestError     a request outside a run (the model list) that failed
@@ -12,16 +15,6 @@ CallFailed                  no HTTP answer that could be read
 └── AnswerUnreadable        an answer came, and it is not HTTP, not decodable or far too big
 """
 
-from workers.gateway.client import Gateway
-from workers.gateway.errors import GatewayConfigError, GatewayError, GatewayRequestError
 from workers.gateway.outcome import Disposition, Outcome, Request
 
-__all__ = [
-    "Disposition",
-    "Gateway",
-    "GatewayConfigError",
-    "GatewayError",
-    "GatewayRequestError",
-    "Outcome",
-    "Request",
-]
+__all__ = ["Disposition", "Outcome", "Request"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.integration.gateway.scripted_server import KEY, Behaviour, Server
-from workers.gateway import Gateway
+from workers.gateway.client import Gateway
 
 
 @pytest.fixture

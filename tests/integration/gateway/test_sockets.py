@@ -14,7 +14,8 @@ import pytest
 
 from analysis.usage import UNKNOWN_USAGE
 from tests.integration.gateway.scripted_server import Exchange, Server, ask, completion
-from workers.gateway import Gateway, Outcome
+from workers.gateway import Outcome
+from workers.gateway.client import Gateway
 
 Serve = Callable[..., Awaitable[Server]]
 Connect = Callable[..., Gateway]

@@ -9,7 +9,8 @@ import pytest
 
 from analysis.usage import UNKNOWN_USAGE, Usage
 from tests.integration.gateway.scripted_server import KEY, Exchange, Server, ask, completion
-from workers.gateway import Gateway, Outcome
+from workers.gateway import Outcome
+from workers.gateway.client import Gateway
 
 Serve = Callable[..., Awaitable[Server]]
 Connect = Callable[..., Gateway]

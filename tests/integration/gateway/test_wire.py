@@ -9,7 +9,8 @@ import pytest
 
 from analysis.usage import Usage
 from tests.integration.gateway.scripted_server import KEY, Exchange, Server, ask, completion
-from workers.gateway import Gateway, GatewayRequestError
+from workers.gateway.client import Gateway
+from workers.gateway.errors import GatewayRequestError
 from workers.gateway.transport import MAX_BODY_BYTES
 
 Serve = Callable[..., Awaitable[Server]]

@@ -2,8 +2,9 @@
 
 import pytest
 
-from workers.gateway import Gateway, GatewayConfigError
 from workers.gateway.address import checked_base_url, proxy_for
+from workers.gateway.client import Gateway
+from workers.gateway.errors import GatewayConfigError
 from workers.gateway.explanation import Explainer
 
 KEY = "sk-proj-0123456789abcdef"
