@@ -1,16 +1,13 @@
 """What the shared limiter allows a run now: why calls wait, and until when."""
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-import redis.asyncio
-from redis.exceptions import RedisError
-
 from db.connection import Connection
 from db.queries import SQL
-from workers.limiter import Limiter, LimiterUnavailable, LimiterView
+from scheduler.lanes import lane_views
+from workers.limiter import LimiterView
 
 # Below so much nobody would call it a wait.
 _NOTABLE_S = 1.0
@@ -27,19 +24,8 @@ class Capacity:
 def capacities(connection: Connection, broker_url: str, *, run: int) -> Sequence[Capacity]:
     """The lanes of a run; empty where the broker does not answer."""
     lanes = connection.execute(SQL["run_lanes"], {"run": run}).fetchall()
-    try:
-        return asyncio.run(_views(broker_url, [(lane["model"], lane["lane_name"]) for lane in lanes]))
-    except (LimiterUnavailable, RedisError, OSError):
-        return []
-
-
-async def _views(broker_url: str, lanes: Sequence[tuple[str, str]]) -> list[Capacity]:
-    client = redis.asyncio.Redis.from_url(broker_url, socket_timeout=2, socket_connect_timeout=2)
-    try:
-        limiter = Limiter(client)
-        return [Capacity(model=model, view=await limiter.view(name)) for model, name in lanes]
-    finally:
-        await client.aclose()
+    views = lane_views(broker_url, [lane["lane_name"] for lane in lanes]) or ()
+    return [Capacity(model=lane["model"], view=view) for lane, view in zip(lanes, views, strict=False)]
 
 
 def capacity_lines(capacities: Sequence[Capacity]) -> list[str]:

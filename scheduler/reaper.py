@@ -4,6 +4,7 @@ import json
 import logging
 import secrets
 import time
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import redis
@@ -16,6 +17,16 @@ from workers.app import QUEUE
 log = logging.getLogger(__name__)
 
 MARKER = f"{QUEUE}:marker"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rescued:
+    """Jobs that one look took back."""
+
+    from_workers: int = 0
+    """Held by workers that vanished."""
+    from_queue: int = 0
+    """Queued, and their message is gone."""
 
 
 class Reaper:
@@ -32,14 +43,16 @@ class Reaper:
         self._ticked = time.monotonic()
         self._held_up = False
 
-    def tick(self) -> None:
+    def tick(self) -> Rescued:
         self._look_at_the_clock()
-        self._release_lost_workers()
+        released = self._release_lost_workers()
         failpoints.reach("reaper_released")
+        requeued = 0
         try:
-            self._requeue_lost_messages()
+            requeued = self._requeue_lost_messages()
         except redis.RedisError as error:
             log.warning("The broker is away (%s).", type(error).__name__)
+        return Rescued(from_workers=released, from_queue=requeued)
 
     def _look_at_the_clock(self) -> None:
         """What has held us up may have held up the workers' heartbeats too: then they get one lease's time."""
@@ -50,20 +63,22 @@ class Reaper:
             self._trust_from = now + self._lease_s
         self._held_up, self._ticked = held_up, now
 
-    def _release_lost_workers(self) -> None:
+    def _release_lost_workers(self) -> int:
         if time.monotonic() < self._trust_from or dispatch.postgres_up_s(self._connection) < self._lease_s:
-            return
+            return 0
         released = dispatch.release_lost(self._connection)
         if released:
             log.warning("Took back %d jobs of workers that vanished.", len(released))
+        return len(released)
 
-    def _requeue_lost_messages(self) -> None:
+    def _requeue_lost_messages(self) -> int:
         before = self._messages_gone_before()
         if before is None:
-            return
+            return 0
         requeued = dispatch.unqueue_lost(self._connection, before=before)
         if requeued:
             log.warning("Requeued %d jobs whose message was lost.", len(requeued))
+        return len(requeued)
 
     def _messages_gone_before(self) -> datetime | None:
         """Jobs dispatched before this time and still queued have no message any more. The broker is first in, first

@@ -4,6 +4,7 @@ import logging
 import signal
 import threading
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import redis
 
@@ -14,9 +15,12 @@ from db.errors import DatabaseUnreachable
 from db.judging import plan_judgings
 from scheduler.dispatcher import Dispatcher
 from scheduler.judges import judge_plans
-from scheduler.reaper import Reaper
+from scheduler.reaper import Reaper, Rescued
 from workers.app import make_app
 from workers.judges import FRAME_BYTES
+
+if TYPE_CHECKING:
+    from scheduler.metrics import SchedulerMetrics
 
 log = logging.getLogger(__name__)
 
@@ -30,8 +34,11 @@ REAP_EVERY_S = 2.0
 class Scheduler:
     """The loop of a scheduler process."""
 
-    def __init__(self, *, database_url: str, broker_url: str, lease_s: float) -> None:
+    def __init__(
+        self, *, database_url: str, broker_url: str, lease_s: float, metrics: "SchedulerMetrics | None" = None
+    ) -> None:
         self._database_url = database_url
+        self._metrics = metrics
         self._app = make_app(broker_url)
         self._broker = redis.Redis.from_url(broker_url, socket_timeout=10, socket_connect_timeout=3)
         self._lease_s = lease_s
@@ -60,9 +67,12 @@ class Scheduler:
             if not said:
                 log.info("Another scheduler is at work; standing by.")
                 said = True
+            self._tell(leads=False)
             if self._stop.wait(STANDBY_S):
                 return
         log.info("Scheduling.")
+        # Until another one is seen at work: should Postgres go away, its being down is what has to be told.
+        self._tell(leads=True)
         dispatcher = Dispatcher(connection, self._app, stop=self._stop)
         # A fresh reaper trusts no lease for a while, which is right after Postgres was away.
         reaper = Reaper(connection, self._broker, lease_s=self._lease_s)
@@ -70,20 +80,28 @@ class Scheduler:
         ticks = 0
         while not self._stop.is_set():
             # Reaping comes first: it marks the broker before anything is published there.
-            if ticks % ticks_per_reap == 0:
-                reaper.tick()
+            rescued = reaper.tick() if ticks % ticks_per_reap == 0 else Rescued()
             ticks += 1
             dispatched = dispatcher.tick()
             for run in plan_judgings(connection, plans=judge_plans, frame_bytes=FRAME_BYTES):
                 log.info("The judgings of run number %d are planned.", run)
-            for run_id in dispatch.finish_runs(connection):
+            finished = dispatch.finish_runs(connection)
+            for run_id in finished:
                 log.info("Run %s is finished.", run_id)
+            if self._metrics:
+                self._metrics.ticked(dispatched=dispatched, finished=len(finished), rescued=rescued)
             self._stop.wait(BUSY_S if dispatched else IDLE_S)
 
+    def _tell(self, *, leads: bool) -> None:
+        if self._metrics:
+            self._metrics.leads = leads
 
-def serve(*, database_url: str, broker_url: str, lease_s: float) -> None:
+
+def serve(
+    *, database_url: str, broker_url: str, lease_s: float, metrics: "SchedulerMetrics | None" = None
+) -> None:
     """Schedule until SIGTERM or SIGINT."""
-    scheduler = Scheduler(database_url=database_url, broker_url=broker_url, lease_s=lease_s)
+    scheduler = Scheduler(database_url=database_url, broker_url=broker_url, lease_s=lease_s, metrics=metrics)
 
     def end(number: int, frame: FrameType | None) -> None:
         scheduler.stop()

@@ -9,13 +9,16 @@ import logging
 import threading
 import warnings
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from celery import Celery, bootsteps
 from celery.platforms import SecurityWarning
 
 from workers.app import SHARD_TASK, Shard, make_app
 from workers.engine import Engine, EngineSettings
+
+if TYPE_CHECKING:
+    from workers.metrics import WorkerMetrics
 
 log = logging.getLogger(__name__)
 
@@ -29,8 +32,9 @@ Result = TypeVar("Result")
 class EngineThread:
     """The engine's loop in a thread of its own."""
 
-    def __init__(self, settings: EngineSettings) -> None:
+    def __init__(self, settings: EngineSettings, metrics: "WorkerMetrics | None") -> None:
         self._settings = settings
+        self._metrics = metrics
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="engine", daemon=True)
         self._engine: Engine | None = None
@@ -54,7 +58,7 @@ class EngineThread:
         # The loop goes on until the process ends: a slot of Celery's that comes with one more shard is answered.
 
     async def _open(self) -> Engine:
-        engine = Engine(self._settings)
+        engine = Engine(self._settings, self._metrics)
         await engine.open()
         return engine
 
@@ -62,10 +66,10 @@ class EngineThread:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
 
-def worker_app(settings: EngineSettings) -> Celery:
+def worker_app(settings: EngineSettings, metrics: "WorkerMetrics | None" = None) -> Celery:
     """The Celery app of a worker process, with its task and the step that starts and drains the engine."""
     app = make_app(settings.broker_url)
-    engine = EngineThread(settings)
+    engine = EngineThread(settings, metrics)
 
     def shard(pairs: Shard) -> None:
         engine.admit([(int(job), int(dispatch_no)) for job, dispatch_no in pairs])
@@ -89,11 +93,11 @@ def worker_app(settings: EngineSettings) -> Celery:
     return app
 
 
-def run_worker(settings: EngineSettings) -> None:
+def run_worker(settings: EngineSettings, metrics: "WorkerMetrics | None" = None) -> None:
     """Work until SIGTERM or SIGINT; a second one ends at once."""
     # The warning is about pickled messages; only JSON is accepted here.
     warnings.filterwarnings("ignore", category=SecurityWarning)
-    worker_app(settings).worker_main(
+    worker_app(settings, metrics).worker_main(
         [
             "--quiet",
             "worker",
