@@ -2,8 +2,8 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TextIO
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, TextIO
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -22,36 +22,53 @@ LINE_EVERY_S = 5.0
 # In a long run lines get rarer: one for each twentieth of its time so far, up to one in five minutes.
 _LINES_PER_TIME = 20
 _LINE_AT_LEAST_EVERY_S = 300.0
-# The rate is measured over so many looks.
+# The pace is measured over so many looks.
 _WINDOW = 20
 _LEAST_MEASURED_S = 3.0
 _STATES = ("ok", "failed", "over_budget", "review", "cancelled", "running", "pending")
 
 
-class Rate:
-    """Calls done with per second over the last looks, attempts that failed not among them.
-
-    Unknown while the run is still getting under way.
-    """
+class Pace:
+    """What is done per time over the last looks. Unknown while the run is still getting under way."""
 
     def __init__(self) -> None:
-        self._seen: list[tuple[float, int]] = []
+        self._seen: list[tuple[float, int, int]] = []
 
-    def add(self, done: int) -> None:
+    def add(self, *, calls: int, tokens: int) -> None:
+        """The answered calls and the tokens of the run so far."""
         # Before its first answer a run starts processes and proves its key: that says nothing of its pace.
-        if done:
-            self._seen = [*self._seen[-_WINDOW:], (time.monotonic(), done)]
+        if calls:
+            self._seen = [*self._seen[-_WINDOW:], (time.monotonic(), calls, tokens)]
 
     @property
     def calls_per_s(self) -> float | None:
+        """Answers per second; attempts that failed are not among them."""
+        return self._per_s(1)
+
+    @property
+    def tokens_per_minute(self) -> float | None:
+        per_s = self._per_s(2)
+        return None if per_s is None else 60 * per_s
+
+    def _per_s(self, column: Literal[1, 2]) -> float | None:
         if not self._seen:
             return None
-        (first_s, first), (last_s, last) = self._seen[0], self._seen[-1]
-        return (last - first) / (last_s - first_s) if last_s - first_s >= _LEAST_MEASURED_S else None
+        first, last = self._seen[0], self._seen[-1]
+        took_s = last[0] - first[0]
+        return (last[column] - first[column]) / took_s if took_s >= _LEAST_MEASURED_S else None
+
+
+More = Callable[[RunProgress], Sequence[str]]
+"""Further lines about a run, already safe for a terminal."""
 
 
 def watch(
-    connection: Connection, run_id: str, *, alive: Callable[[], None], out: TextIO = sys.stderr
+    connection: Connection,
+    run_id: str,
+    *,
+    alive: Callable[[], None] = lambda: None,
+    more: More = lambda seen: (),
+    out: TextIO = sys.stderr,
 ) -> RunProgress:
     """Show the run until it is finished, paused or cancelled; give its last state.
 
@@ -59,12 +76,12 @@ def watch(
     """
     console = Console(file=out)
     if console.is_terminal:
-        return _watch_live(connection, run_id, alive, console)
-    return _watch_lines(connection, run_id, alive, out)
+        return _watch_live(connection, run_id, alive, more, console)
+    return _watch_lines(connection, run_id, alive, more, out)
 
 
 def _watch_live(
-    connection: Connection, run_id: str, alive: Callable[[], None], console: Console
+    connection: Connection, run_id: str, alive: Callable[[], None], more: More, console: Console
 ) -> RunProgress:
     bar = Progress(
         TextColumn("{task.description}"), BarColumn(bar_width=40), TaskProgressColumn(), console=console
@@ -72,56 +89,68 @@ def _watch_live(
     task = bar.add_task("trials", total=None)
     # Redrawn when there is news, and not in between: nothing flickers. The last picture stays.
     with Live(console=console, auto_refresh=False) as live:
-        for seen, rate in _looks(connection, run_id, alive):
+        for seen, pace in looks(connection, run_id, alive):
             bar.update(task, total=seen.total_trials, completed=seen.total_trials - seen.open_trials)
-            live.update(Group(bar, *(Text(line) for line in describe(seen, rate))), refresh=True)
+            lines = (*describe(seen, pace), *more(seen))
+            live.update(Group(bar, *(Text(line) for line in lines)), refresh=True)
     return seen
 
 
-def _watch_lines(connection: Connection, run_id: str, alive: Callable[[], None], out: TextIO) -> RunProgress:
+def _watch_lines(
+    connection: Connection, run_id: str, alive: Callable[[], None], more: More, out: TextIO
+) -> RunProgress:
+    for seen, pace in now_and_then(looks(connection, run_id, alive)):
+        done = seen.total_trials - seen.open_trials
+        line = "; ".join((*describe(seen, pace)[1:], *more(seen)))
+        print(f"{done:,}/{seen.total_trials:,} trials; {line}", file=out, flush=True)
+    return seen
+
+
+def now_and_then(seen: Iterable[tuple[RunProgress, Pace]]) -> Iterator[tuple[RunProgress, Pace]]:
+    """The first look, the last one, and of those between one every few seconds, in a long run ever rarer."""
     began = time.monotonic()
     next_line = began
-    for seen, rate in _looks(connection, run_id, alive):
+    for look in seen:
         now = time.monotonic()
-        if seen.state != "running" or now >= next_line:
-            done = seen.total_trials - seen.open_trials
-            line = "; ".join(describe(seen, rate)[1:])
-            print(f"{done:,}/{seen.total_trials:,} trials; {line}", file=out, flush=True)
+        if look[0].state != "running" or now >= next_line:
+            yield look
             pause = max(LINE_EVERY_S, (now - began) / _LINES_PER_TIME)
             next_line = now + min(pause, _LINE_AT_LEAST_EVERY_S)
-    return seen
 
 
-def _looks(
-    connection: Connection, run_id: str, alive: Callable[[], None]
-) -> Iterator[tuple[RunProgress, Rate]]:
+def looks(
+    connection: Connection, run_id: str, alive: Callable[[], None] = lambda: None
+) -> Iterator[tuple[RunProgress, Pace]]:
     """The run's state again and again; the last one is that of a run that goes on no more."""
-    rate = Rate()
+    pace = Pace()
     while True:
         began = time.monotonic()
         seen = progress(connection, run_id)
         took_s = time.monotonic() - began
-        rate.add(sum(seen.jobs.values()) - seen.open_jobs)
-        yield seen, rate
+        pace.add(calls=seen.ok_calls, tokens=seen.tokens)
+        yield seen, pace
         if seen.state != "running":
             return
         alive()
         time.sleep(max(POLL_S, took_s / _LOOKING_SHARE))
 
 
-def describe(seen: RunProgress, rate: Rate | None = None) -> list[str]:
+def describe(seen: RunProgress, pace: Pace | None = None) -> list[str]:
     """The run in a few plain lines, safe for a terminal: trials, calls, pace, tokens, errors, what waits."""
     lines = [
         _counts("trials", {state: seen.trials[state] for state in _STATES if state in seen.trials}),
         *_judging(seen),
         f"calls: {seen.calls:,} done" + _ahead(seen),
-        *_pace(seen, rate),
+        *_pace(seen, pace),
         f"tokens: {seen.input_tokens:,} in, {seen.output_tokens:,} out; cost {_cost(seen)}",
+        *_budget(seen),
     ]
     if seen.errors:
         lines.append(_counts("errors", seen.errors))
     if seen.state == "running":
         lines += [_waiting(wait) for wait in seen.waits]
+    elif seen.reason:
+        lines.append(f"{seen.state}: {seen.reason}")
     return [terminal_text(line) for line in lines]
 
 
@@ -162,12 +191,30 @@ def _counts(name: str, counts: Mapping[str, int]) -> str:
     return f"{name}: " + (", ".join(f"{count:,} {what}" for what, count in counts.items()) or "none")
 
 
-def _pace(seen: RunProgress, rate: Rate | None) -> list[str]:
-    per_s = rate and rate.calls_per_s
-    if not per_s or seen.state != "running" or not seen.open_jobs:
+def _pace(seen: RunProgress, pace: Pace | None) -> list[str]:
+    """Calls and tokens per time beside what the experiment's limits allow, and how long it goes on like this."""
+    if pace is None or not pace.calls_per_s or seen.state != "running":
         return []
-    # Later rounds are not planned before the earlier ones are answered, so the time is for what is known to come.
-    return [f"pace: {per_s:,.1f} calls/s, {_duration(seen.open_jobs / per_s)} for the calls to come"]
+    calls, tokens = pace.calls_per_s, pace.tokens_per_minute or 0
+    said = f"pace: {calls:,.1f} calls/s"
+    if most := seen.limits.get("requests_per_minute"):
+        said += f" ({60 * calls:,.0f} of {most:,} a minute)"
+    most = seen.limits.get("tokens_per_minute")
+    said += f", {tokens:,.0f}{f' of {most:,}' if most else ''} tokens a minute"
+    if seen.open_jobs:
+        # Later rounds are not planned before the earlier ones are answered, so the time is for what is known to come.
+        said += f", {_duration(seen.open_jobs / calls)} for the calls to come"
+    return [said]
+
+
+def _budget(seen: RunProgress) -> list[str]:
+    """What was spent and what is reserved, beside the run's budgets."""
+    said = []
+    if (usd := seen.budget.get("run_cost_usd")) is not None:
+        said.append(f"${seen.cost_usd:,.4f} spent and ${seen.reserved_cost_usd:,.4f} reserved of ${usd:,.2f}")
+    if (tokens := seen.budget.get("run_tokens")) is not None:
+        said.append(f"{seen.tokens:,} tokens used and {seen.reserved_tokens:,} reserved of {tokens:,}")
+    return [f"budget: {', '.join(said)}"] if said else []
 
 
 def _duration(seconds: float) -> str:

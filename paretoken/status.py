@@ -1,31 +1,49 @@
-"""`paretoken status`: how far a run is."""
+"""`paretoken status`: how far a run is, once or until it ends."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from paretoken.errors import InputError
+
 if TYPE_CHECKING:
     from db.connection import Connection
+    from paretoken.live import Pace
+    from paretoken.services import Services
     from scheduler.progress import Progress
 
 
 def status(
     run_id: Annotated[str | None, typer.Argument(help="Without it: the newest runs.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object for a script.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON for a script; with --watch a line now and then.")
+    ] = False,
+    watched: Annotated[
+        bool, typer.Option("--watch", help="Go on until the run ends: a live view, or plain lines in a log.")
+    ] = False,
 ) -> None:
-    """Say how far a run is, what it used and what it waits for; exit code 1 where trials need attention.
+    """Say how far a run is, what it used and what it waits for.
 
-    Example: paretoken status arena --json
+    Exit code 1 where trials need attention or the run is paused; with --watch also where it was cancelled.
+
+    Example: paretoken status arena --watch
     """
     from db import connection as database
     from paretoken.services import started_services
 
+    if run_id is None and watched:
+        raise InputError(
+            "--watch needs a run: paretoken status RUN_ID --watch. `paretoken status` lists them."
+        )
     with started_services(broker=False) as services, database.connect(services.database_url) as connection:
         if run_id is None:
             _list(connection, as_json=as_json)
+        elif watched:
+            _watch(connection, services, run_id, as_json=as_json)
         else:
-            _show(connection, services.broker_url, run_id, as_json=as_json)
+            _show(connection, services, run_id, as_json=as_json)
 
 
 def _list(connection: "Connection", *, as_json: bool) -> None:
@@ -45,24 +63,36 @@ def _list(connection: "Connection", *, as_json: bool) -> None:
         typer.echo("There are no runs yet. Start one: paretoken demo")
 
 
-def _show(connection: "Connection", broker_url: str, run_id: str, *, as_json: bool) -> None:
-    from analysis.safetext import terminal_text
-    from paretoken.capacity import capacities, capacity_lines
+def _show(connection: "Connection", services: "Services", run_id: str, *, as_json: bool) -> None:
     from paretoken.live import describe
     from scheduler.progress import progress
 
     seen = progress(connection, run_id)
-    lanes = capacities(connection, broker_url, run=seen.run) if seen.state == "running" else []
     if as_json:
-        typer.echo(_json(asdict(seen) | {"capacity": [asdict(lane) for lane in lanes]}))
+        typer.echo(_json(_document(connection, services, seen)))
     else:
         simulated = " (simulated gateway)" if seen.simulated else ""
         typer.echo(f"run {seen.run_id}: {seen.state}{simulated}")
-        if seen.reason:
-            typer.echo(terminal_text(seen.reason))
-        for line in (*describe(seen), *map(terminal_text, capacity_lines(lanes))):
+        for line in (*describe(seen), *_capacity(connection, services, seen)):
             typer.echo(line)
     if needs_attention(seen):
+        raise typer.Exit(1)
+
+
+def _watch(connection: "Connection", services: "Services", run_id: str, *, as_json: bool) -> None:
+    """Until the run goes on no more; its outcome is the exit code."""
+    import sys
+
+    from paretoken.live import looks, now_and_then, watch
+
+    if as_json:
+        for seen, pace in now_and_then(looks(connection, run_id)):
+            typer.echo(_json(_document(connection, services, seen, pace), indent=None))
+    else:
+        seen = watch(
+            connection, run_id, more=lambda now: _capacity(connection, services, now), out=sys.stdout
+        )
+    if seen.state != "finished" or needs_attention(seen):
         raise typer.Exit(1)
 
 
@@ -71,7 +101,31 @@ def needs_attention(seen: "Progress") -> bool:
     return seen.state == "paused" or any(seen.trials.get(s) for s in ("failed", "over_budget", "review"))
 
 
-def _json(value: object) -> str:
+def _capacity(connection: "Connection", services: "Services", seen: "Progress") -> Sequence[str]:
+    """What the limiter allows now, as lines that are safe for a terminal."""
+    from analysis.safetext import terminal_text
+    from paretoken.capacity import capacities, capacity_lines
+
+    if seen.state != "running":
+        return []
+    found = capacities(connection, services.broker_url, run=seen.run)
+    return [terminal_text(line) for line in capacity_lines(found)]
+
+
+def _document(
+    connection: "Connection", services: "Services", seen: "Progress", pace: "Pace | None" = None
+) -> dict[str, Any]:
+    """Everything that is known of the run now; with a pace, what was measured since the watching began."""
+    from paretoken.capacity import capacities
+
+    lanes = capacities(connection, services.broker_url, run=seen.run) if seen.state == "running" else []
+    document = asdict(seen) | {"capacity": [asdict(lane) for lane in lanes]}
+    if pace is not None:
+        document |= {"calls_per_s": pace.calls_per_s, "tokens_per_minute": pace.tokens_per_minute}
+    return document
+
+
+def _json(value: object, indent: int | None = 2) -> str:
     import json
 
-    return json.dumps(value, default=str, indent=2)
+    return json.dumps(value, default=str, indent=indent)

@@ -1,4 +1,8 @@
-"""How far a run is: counts, tokens, cost, what waits and why. Read from Postgres alone."""
+"""How far a run is: counts, tokens, cost, what waits and why. Read from Postgres alone.
+
+A look is cheap however large the run is: sums come from the tally, counts from indexes, and jobs that have ended are
+not counted.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -38,6 +42,7 @@ class Progress:
     trials: Mapping[str, int]
     """State -> number."""
     jobs: Mapping[str, int]
+    """State -> number, of the jobs that have not ended."""
     judgings: Mapping[str, Mapping[str, int]]
     """Judge -> state -> number; empty until they are planned, when the trials are over."""
     judging_bounds: Sequence[Mapping[str, Any]]
@@ -49,6 +54,14 @@ class Progress:
     output_tokens: int
     cost_usd: float
     """Of the calls whose cost is known."""
+    reserved_tokens: int
+    """Upper bound of what is out, and of calls whose usage is unknown; a budget counts it as spent."""
+    reserved_cost_usd: float
+    """The same in USD, of models with a price."""
+    limits: Mapping[str, int | None]
+    """`requests_per_minute`, `tokens_per_minute`, `concurrency`; None or missing: no limit."""
+    budget: Mapping[str, float | None]
+    """`run_tokens`, `run_cost_usd` and the same per trial; None or missing: no budget."""
     unpriced_models: Sequence[str]
     unknown_usage_calls: int
     errors: Mapping[str, int]
@@ -72,8 +85,13 @@ class Progress:
         return self.ok_calls + self.error_calls + self.unknown_calls
 
     @property
+    def tokens(self) -> int:
+        """Tokens that the gateway has reported."""
+        return self.input_tokens + self.output_tokens
+
+    @property
     def open_jobs(self) -> int:
-        return sum(self.jobs.get(state, 0) for state in ("pending", "queued", "running"))
+        return sum(self.jobs.values())
 
 
 def progress(connection: Connection, run_id: str) -> Progress:
@@ -86,6 +104,7 @@ def progress(connection: Connection, run_id: str) -> Progress:
     at = {"run": row["id"]}
     tally = connection.execute(SQL["tally_sums"], at).fetchone()
     assert tally is not None
+    open_jobs = connection.execute(SQL["open_job_counts"], at).fetchall()
     workers = connection.execute(SQL["live_workers"]).fetchall()
     return Progress(
         run=row["id"],
@@ -96,7 +115,7 @@ def progress(connection: Connection, run_id: str) -> Progress:
         created_at=row["created_at"],
         finished_at=row["finished_at"],
         trials={r["state"]: r["trials"] for r in connection.execute(SQL["trial_counts"], at)},
-        jobs={r["state"]: r["jobs"] for r in connection.execute(SQL["job_counts"], at)},
+        jobs={r["state"]: r["jobs"] for r in open_jobs if r["jobs"]},
         judgings=_judgings(connection.execute(SQL["judging_counts"], at).fetchall()),
         judging_bounds=row["judgings"] or [],
         ok_calls=tally["ok_calls"],
@@ -105,6 +124,10 @@ def progress(connection: Connection, run_id: str) -> Progress:
         input_tokens=tally["input_tokens"],
         output_tokens=tally["output_tokens"],
         cost_usd=tally["cost_usd"],
+        reserved_tokens=tally["held_tokens"] + sum(r["reserve_tokens"] or 0 for r in open_jobs),
+        reserved_cost_usd=tally["held_cost_usd"] + sum(r["reserve_cost_usd"] or 0.0 for r in open_jobs),
+        limits=row["experiment"].get("limits", {}),
+        budget=row["experiment"].get("budget", {}),
         unknown_usage_calls=tally["unknown_usage_calls"],
         unpriced_models=[r["model"] for r in connection.execute(SQL["unpriced_models"], at)],
         errors=(

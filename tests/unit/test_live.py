@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from paretoken.live import Rate, describe
+from paretoken.live import Pace, describe
 from scheduler.progress import Progress, Wait
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -19,13 +19,15 @@ GIVEN: dict[str, Any] = {
     "created_at": NOW,
     "finished_at": None,
     "trials": {"pending": 5, "ok": 2, "running": 1, "failed": 1},
-    "jobs": {"pending": 12, "queued": 3, "running": 5, "ok": 20, "failed": 1},
+    "jobs": {"pending": 12, "queued": 3, "running": 5},
     "ok_calls": 20,
     "error_calls": 3,
     "unknown_calls": 1,
     "input_tokens": 1_234,
     "output_tokens": 567,
     "cost_usd": 0.25,
+    "reserved_tokens": 400,
+    "reserved_cost_usd": 0.125,
     "unpriced_models": [],
     "unknown_usage_calls": 0,
     "errors": {"rate_limit": 3, "timeout": 1},
@@ -39,10 +41,14 @@ RUNNING = Progress(**{field.name: {} for field in fields(Progress)} | GIVEN)
 HOLD = Wait(why="hold", model="m", until=NOW, reason="429", jobs=12)
 
 
-class FixedRate(Rate):
+class FixedPace(Pace):
     @property
     def calls_per_s(self) -> float:
         return 0.1
+
+    @property
+    def tokens_per_minute(self) -> float:
+        return 900.4
 
 
 @pytest.mark.parametrize(
@@ -55,18 +61,46 @@ def test_a_judge_has_its_line_with_its_bound(most_cost_usd: float | None, said: 
 
 
 @pytest.mark.parametrize(
-    ("changes", "rate", "lines"),
+    ("changes", "pace", "lines"),
     [
         (
             {},
             # 12 + 3 + 5 open jobs at 0.1 a second: 200 s.
-            FixedRate(),
+            FixedPace(),
             [
                 "trials: 2 ok, 1 failed, 1 running, 5 pending",
                 "calls: 24 done, 4 in flight, 1 waiting for capacity, 20 to come",
-                "pace: 0.1 calls/s, about 3 min for the calls to come",
+                "pace: 0.1 calls/s, 900 tokens a minute, about 3 min for the calls to come",
                 "tokens: 1,234 in, 567 out; cost $0.2500",
                 "errors: 3 rate_limit, 1 timeout",
+            ],
+        ),
+        (
+            {
+                "errors": {},
+                "jobs": {},
+                "limits": {"requests_per_minute": 60, "tokens_per_minute": 9_000},
+                "budget": {"run_tokens": 50_000, "run_cost_usd": 2.5},
+            },
+            FixedPace(),
+            [
+                "trials: 2 ok, 1 failed, 1 running, 5 pending",
+                "calls: 24 done, 4 in flight, 1 waiting for capacity, 0 to come",
+                # 0.1 a second are 6 a minute.
+                "pace: 0.1 calls/s (6 of 60 a minute), 900 of 9,000 tokens a minute",
+                "tokens: 1,234 in, 567 out; cost $0.2500",
+                # 1,234 + 567 tokens
+                "budget: $0.2500 spent and $0.1250 reserved of $2.50, 1,801 tokens used and 400 reserved of 50,000",
+            ],
+        ),
+        (
+            {"state": "paused", "errors": {}, "reason": "The key\x1b[2J was refused."},
+            None,
+            [
+                "trials: 2 ok, 1 failed, 1 running, 5 pending",
+                "calls: 24 done",
+                "tokens: 1,234 in, 567 out; cost $0.2500",
+                "paused: The key\\u001b[2J was refused.",
             ],
         ),
         (
@@ -80,7 +114,7 @@ def test_a_judge_has_its_line_with_its_bound(most_cost_usd: float | None, said: 
         ),
         (
             {"state": "finished", "errors": {}, "unpriced_models": ["m"], "cost_usd": 0.0, "waits": [HOLD]},
-            FixedRate(),
+            FixedPace(),
             [
                 "trials: 2 ok, 1 failed, 1 running, 5 pending",
                 "calls: 24 done",
@@ -88,10 +122,10 @@ def test_a_judge_has_its_line_with_its_bound(most_cost_usd: float | None, said: 
             ],
         ),
     ],
-    ids=["running", "no worker", "finished"],
+    ids=["running", "limits and budget", "paused", "no worker", "finished"],
 )
-def test_a_run_in_words(changes: dict[str, object], rate: Rate | None, lines: list[str]) -> None:
-    assert describe(replace(RUNNING, **changes), rate) == lines
+def test_a_run_in_words(changes: dict[str, object], pace: Pace | None, lines: list[str]) -> None:
+    assert describe(replace(RUNNING, **changes), pace) == lines
 
 
 def test_what_waits_is_said_with_its_time_and_reason() -> None:
@@ -102,7 +136,7 @@ def test_what_waits_is_said_with_its_time_and_reason() -> None:
 
 
 def test_no_pace_before_the_first_answer() -> None:
-    rate = Rate()
-    rate.add(0)
-    rate.add(1)
-    assert rate.calls_per_s is None
+    pace = Pace()
+    pace.add(calls=0, tokens=0)
+    pace.add(calls=1, tokens=15)
+    assert (pace.calls_per_s, pace.tokens_per_minute) == (None, None)
