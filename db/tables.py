@@ -224,6 +224,9 @@ verdict = Table(
     Column("items", Integer, nullable=False, server_default="2", comment="how many were ranked together"),
     Index("verdict_run_idx", "run"),
     Index("verdict_judging_idx", "judging"),
+    Index("verdict_task_idx", "task"),
+    Index("verdict_winner_idx", "winner"),
+    Index("verdict_loser_idx", "loser"),
 )
 
 job = Table(
@@ -318,4 +321,17 @@ tally = Table(
     _count("held_tokens"),
     Column("held_cost_usd", Double, nullable=False, server_default="0"),
     comment="sums over settled calls for budgets and the live view; audit checks them against call",
+)
+
+archive = Table(
+    "archive",
+    metadata,
+    Column("run", Integer, primary_key=True, autoincrement=False),
+    Column("run_id", Text, nullable=False),
+    Column("calls", BigInteger, nullable=False),
+    Column("total_tokens", BigInteger, nullable=False),
+    Column("sha256", Text, nullable=False, comment="of the file that holds its ledger"),
+    _time("archived_at", nullable=False, default="now()"),
+    Column("archived_by", Text, nullable=False, server_default=text("CURRENT_USER")),
+    comment="runs that were exported, verified and deleted; rows are never changed",
 )
