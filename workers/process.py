@@ -16,6 +16,7 @@ from celery.platforms import SecurityWarning
 
 from workers.app import SHARD_TASK, Shard, make_app
 from workers.engine import Engine, EngineSettings
+from workers.pool import ShardPool
 
 if TYPE_CHECKING:
     from workers.metrics import WorkerMetrics
@@ -69,6 +70,7 @@ class EngineThread:
 def worker_app(settings: EngineSettings, metrics: "WorkerMetrics | None" = None) -> Celery:
     """The Celery app of a worker process, with its task and the step that starts and drains the engine."""
     app = make_app(settings.broker_url)
+    app.conf.worker_pool = ShardPool
     engine = EngineThread(settings, metrics)
 
     def shard(pairs: Shard) -> None:
@@ -101,7 +103,6 @@ def run_worker(settings: EngineSettings, metrics: "WorkerMetrics | None" = None)
         [
             "--quiet",
             "worker",
-            "--pool=threads",
             f"--concurrency={SLOTS}",
             "--without-gossip",
             "--without-mingle",
