@@ -17,6 +17,7 @@ _EXIT_INTERRUPTED = 130
 # Command -> (module, object in it, one line for the overview). The object is a typer app, or a function for one.
 COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "demo": ("paretoken.running", "demo", "Run the arena example on a simulated gateway, start to end."),
+    "doctor": ("paretoken.doctor.cli", "doctor", "Check key, gateway and servers, and say what to do."),
     "run": ("paretoken.running", "run", "Run an experiment, or continue it, and report."),
     "status": ("paretoken.status", "status", "Say how far a run is and what it waits for."),
     "pause": ("paretoken.control", "pause", "Stop a run for now."),
@@ -28,6 +29,7 @@ COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "analyze": ("paretoken.analyze", "analyze", "The same tables from files that you have."),
     "export": ("paretoken.ledger", "export", "Write a run's ledger as JSON Lines."),
     "import": ("paretoken.ledger", "import_", "Read a ledger file into the database."),
+    "clients": ("paretoken.clients.cli", "app", "Files for Claude Code, Codex and CC Switch."),
     "strategies": ("paretoken.catalogue", "strategies", "List the kinds of strategies and what they cost."),
     "scheduler": ("paretoken.processes", "scheduler", "Feed the workers of all runs."),
     "worker": ("paretoken.processes", "worker", "Make the calls; start as many as wanted."),

@@ -1,0 +1,127 @@
+"""What is wrong with Codex' files."""
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from paretoken.clients import codex
+from paretoken.clients.reading import ClientFile, inner, leaves, literal_keys, read
+from paretoken.doctor.address import check_base_url
+from paretoken.doctor.variables import same_gateway
+from paretoken.findings import Finding, failure, ok, shown_url, warning
+
+WHAT = "Codex"
+_BUILT_IN = frozenset({"openai", "ollama", "lmstudio", "oss", "ollama-chat", "amazon-bedrock"})
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def check_codex(
+    *,
+    home: Path,
+    project: Path,
+    base_url: str | None,
+    environment: Mapping[str, str],
+    secrets: frozenset[str],
+) -> Iterator[Finding]:
+    """Findings about the user's file and the project's; none where there is no file."""
+    own = Path(environment["CODEX_HOME"]) if environment.get("CODEX_HOME") else home / ".codex"
+    user, others = own / "config.toml", project / codex.FILE
+    found = {path: read(path, what=WHAT) for path in (user, others)}
+    files = {path: file for path, file in found.items() if isinstance(file, ClientFile)}
+    findings = [
+        *(one for one in found.values() if isinstance(one, Finding)),
+        *(finding for file in files.values() for finding in _file(file, base_url, environment, secrets)),
+        *(_in_project(files[others]) if others in files and others != user else ()),
+        *(_shell(files[user], environment) if user in files else ()),
+    ]
+    yield from findings or [ok(WHAT, f"{path}: as it should be") for path in files]
+
+
+def _file(
+    file: ClientFile, base_url: str | None, environment: Mapping[str, str], secrets: frozenset[str]
+) -> Iterator[Finding]:
+    yield from _unknown(file, file.document, codex.TOP_KEYS)
+    providers = inner(file.document, "model_providers")
+    chosen = file.document.get("model_provider")
+    if isinstance(chosen, str) and chosen not in providers and chosen not in _BUILT_IN:
+        seen = f"{file.place('model_provider')}: there is no [model_providers.{chosen}]"
+        yield failure(WHAT, seen, "Add it, or name one that there is.")
+    for name, provider in providers.items():
+        if isinstance(provider, dict):
+            used = name == chosen or chosen is None
+            yield from _provider(file, provider, base_url if used else None, environment if used else None)
+    for name, value in leaves(file.document):
+        if name.startswith("ANTHROPIC_") or (name == "env_key" and str(value).startswith("ANTHROPIC_")):
+            seen = f"{file.place(name)}: {name if name != 'env_key' else value} is a variable of Claude Code"
+            yield failure(
+                WHAT, seen, "Codex reads the key from the variable that env_key names. Take the other out."
+            )
+    for name in literal_keys(file.document, secrets):
+        do = 'Take it out and set env_key = "NAME_OF_THE_VARIABLE"; a key that was shared: replace it.'
+        yield failure(WHAT, f"{file.place(name)}: {name} holds a key itself", do)
+
+
+def _provider(
+    file: ClientFile,
+    provider: Mapping[str, Any],
+    base_url: str | None,
+    environment: Mapping[str, str] | None,
+) -> Iterator[Finding]:
+    yield from _unknown(file, provider, codex.PROVIDER_KEYS)
+    wire = provider.get("wire_api", "responses")
+    if wire != "responses":
+        seen = f"{file.place('wire_api')}: wire_api = {wire!r} is refused since Codex 0.95"
+        yield failure(WHAT, seen, 'Set wire_api = "responses"; the gateway must serve /responses then.')
+    if isinstance(url := provider.get("base_url"), str):
+        yield from _address(file, url, base_url)
+    variable = provider.get("env_key")
+    if isinstance(variable, str) and environment is not None:
+        if not _VARIABLE.fullmatch(variable):
+            do = 'It names an environment variable: env_key = "TAOTOKEN_API_KEY".'
+            yield failure(WHAT, f"{file.place('env_key')}: env_key is no name of a variable", do)
+        elif not environment.get(variable):
+            do = f"export {variable}=… before codex is started."
+            yield warning(WHAT, f"{file.place('env_key')}: {variable} is not set", do)
+
+
+def _address(file: ClientFile, url: str, base_url: str | None) -> Iterator[Finding]:
+    place = file.place("base_url")
+    findings, mended = check_base_url(url, variable="base_url")
+    if findings[0].level == "failure":
+        yield failure(
+            WHAT, f"{place}: {findings[0].seen}", f"Set it to {mended}" if mended else findings[0].do
+        )
+    elif url.rstrip("/").endswith("/anthropic"):
+        seen = f"{place}: {shown_url(url)} is the address for Claude Code"
+        yield failure(WHAT, seen, "Codex needs the one below which the gateway serves /responses.")
+    if base_url and not same_gateway(url, base_url):
+        seen = f"{place}: {shown_url(url)} is another gateway than {shown_url(base_url)}"
+        yield warning(WHAT, seen, "Correct it, unless it is meant.")
+
+
+def _unknown(file: ClientFile, table: Mapping[str, Any], known: Collection[str]) -> Iterator[Finding]:
+    for name in table:
+        if name not in known and not name.startswith("ANTHROPIC_"):
+            near = get_close_matches(name, known, n=1, cutoff=0.7)
+            do = (
+                f"Did you mean {near[0]}?"
+                if near
+                else "Check its spelling: Codex ignores such a key without a word."
+            )
+            yield warning(WHAT, f"{file.place(name)}: unknown key {name}", do)
+
+
+def _in_project(file: ClientFile) -> Iterator[Finding]:
+    for name in sorted(codex.USER_ONLY & file.document.keys()):
+        seen = f"{file.place(name)}: {name} is ignored in a project's file by current versions"
+        yield warning(WHAT, seen, "Put it into ~/.codex/config.toml.")
+
+
+def _shell(file: ClientFile, environment: Mapping[str, str]) -> Iterator[Finding]:
+    given = environment.get("OPENAI_BASE_URL")
+    urls = [provider.get("base_url") for provider in inner(file.document, "model_providers").values()]
+    if given and not any(isinstance(url, str) and same_gateway(url, given) for url in urls):
+        seen = f"OPENAI_BASE_URL ({shown_url(given)}) is set, and Codex ignores it"
+        yield warning(WHAT, seen, f"What counts is base_url in {file.path}; unset OPENAI_BASE_URL.")

@@ -1,0 +1,155 @@
+"""Which files there are for a gateway, and how they get into a folder."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+from paretoken.clients import cc_switch, claude_code, codex, shell
+from paretoken.doctor.address import check_base_url, with_v1, without_v1
+from paretoken.doctor.target import Target
+from paretoken.errors import InputError
+from scheduler.experiment import BASE_URL
+
+App = Literal["claude-code", "codex", "cc-switch", "all"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gateway:
+    """What every client needs to know; no key."""
+
+    base_url: str
+    codex_base_url: str
+    key_variable: str
+    model: str
+    small_model: str
+    codex_chat: bool
+    """For a Codex that still speaks chat completions."""
+
+    @property
+    def name(self) -> str:
+        """As clients show it: the host."""
+        return urlsplit(self.base_url).hostname or "gateway"
+
+    def claude_settings(self) -> Mapping[str, str]:
+        return {
+            "base_url": self.base_url,
+            "key_variable": self.key_variable,
+            "model": self.model,
+            "small_model": self.small_model,
+        }
+
+    def codex_config(self) -> str:
+        return codex.config_text(
+            base_url=self.codex_base_url,
+            key_variable=self.key_variable,
+            model=self.model,
+            name=self.name,
+            chat=self.codex_chat,
+        )
+
+
+def gateway_of(
+    target: Target, *, small_model: str | None, codex_base_url: str | None, codex_version: str | None
+) -> Gateway:
+    """What the files are made from.
+
+    Raises:
+        InputError: the base URL is not fit to be written into files.
+    """
+    for url in (target.base_url, codex_base_url):
+        findings, _ = check_base_url(url, variable=BASE_URL)
+        if url is not None and findings[0].level == "failure":
+            raise InputError(f"base URL: {findings[0].seen}. {findings[0].do}")
+    assert target.base_url is not None
+    return Gateway(
+        base_url=target.base_url,
+        codex_base_url=codex_base_url or with_v1(target.base_url),
+        key_variable=target.key_variable,
+        model=target.models[0],
+        small_model=small_model or target.models[0],
+        codex_chat=codex_version is not None and codex.takes_chat(codex_version),
+    )
+
+
+def files(app: App, gateway: Gateway) -> dict[str, str]:
+    """Path below the folder -> content."""
+    made = {
+        "gateway.sh": shell.posix(base_url=gateway.base_url, key_variable=gateway.key_variable),
+        "gateway.ps1": shell.powershell(base_url=gateway.base_url, key_variable=gateway.key_variable),
+    }
+    if app in ("claude-code", "all"):
+        made[claude_code.USER_FILE] = claude_code.settings_text(**gateway.claude_settings())
+    if app in ("codex", "all"):
+        made[codex.FILE] = gateway.codex_config()
+    if app in ("cc-switch", "all"):
+        configs = {
+            "claude": claude_code.settings(**gateway.claude_settings()),
+            "codex": cc_switch.codex_settings(gateway.codex_config()),
+        }
+        for name, config in configs.items():
+            made[f"cc-switch/{name}.json"] = cc_switch.record_text(
+                name, name=gateway.name, settings_config=config
+            )
+    return made
+
+
+def endpoints(app: App, gateway: Gateway) -> list[str]:
+    """What the gateway must serve for these clients, a line each."""
+    claude = f"Claude Code calls {claude_code.endpoint(gateway.base_url)}"
+    other = f"Codex calls {codex.endpoint(gateway.codex_base_url, chat=gateway.codex_chat)}"
+    return {"claude-code": [claude], "codex": [other]}.get(app, [claude, other])
+
+
+def links(gateway: Gateway, *, secret: str) -> list[str]:
+    """CC Switch's import links, with the key in them."""
+    places = {"claude": without_v1(gateway.base_url), "codex": gateway.codex_base_url}
+    return [
+        cc_switch.import_link(
+            app, name=gateway.name, endpoint=places[app], secret=secret, model=gateway.model
+        )
+        for app in cc_switch.APPS
+    ]
+
+
+def write_files(made: Mapping[str, str], *, folder: Path, force: bool) -> Sequence[Path]:
+    """Write them all, or none where one would replace a file with other content.
+
+    `force` replaces it and keeps the old one beside it, as `NAME.bak`.
+
+    Raises:
+        InputError: a file is there already, or cannot be written.
+    """
+    paths = {folder / name: content for name, content in made.items()}
+    try:
+        in_the_way = [
+            path for path, content in paths.items() if path.exists() and path.read_text() != content
+        ]
+        if in_the_way and not force:
+            named = ", ".join(map(str, in_the_way))
+            raise InputError(
+                f"{named}: there already. Give another --out, or --force to replace what is there."
+            )
+        for path in in_the_way:
+            shutil.copy2(path, path.with_name(f"{path.name}.bak"))
+        for path, content in paths.items():
+            _write(path, content)
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{folder}: cannot be written ({error}). Name another folder with --out.") from None
+    return list(paths)
+
+
+def _write(path: Path, content: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(content)
+        Path(name).replace(path)
+    except OSError:
+        Path(name).unlink(missing_ok=True)
+        raise
