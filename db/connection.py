@@ -13,7 +13,7 @@ Row = dict[str, Any]
 Connection = psycopg.Connection[DictRow]
 AsyncConnection = psycopg.AsyncConnection[DictRow]
 
-_OPTIONS: dict[str, Any] = {
+CONNECT_OPTIONS: dict[str, Any] = {
     "row_factory": dict_row,
     "connect_timeout": 10,
     # A half-open connection (peer gone, no RST) is noticed in about half a minute.
@@ -48,7 +48,7 @@ def connect(database_url: str, *, application: str = "paretoken") -> Connection:
     """One connection in autocommit mode; use `with connection.transaction()` around what belongs together."""
     try:
         return psycopg.Connection[DictRow].connect(
-            database_url, autocommit=True, application_name=application, **_OPTIONS
+            database_url, autocommit=True, application_name=application, **CONNECT_OPTIONS
         )
     except psycopg.OperationalError as error:
         raise DatabaseUnreachable(f"No database answers: {str(error).strip()}") from None
@@ -78,6 +78,6 @@ def pool(database_url: str, *, size: int, application: str) -> AsyncConnectionPo
         # would be over long since. Given up, a connection is tried anew as soon as somebody wants one.
         reconnect_timeout=_RECONNECT_S,
         configure=_configure,
-        kwargs={"autocommit": True, "application_name": application, **_OPTIONS},
+        kwargs={"autocommit": True, "application_name": application, **CONNECT_OPTIONS},
         connection_class=psycopg.AsyncConnection[DictRow],
     )

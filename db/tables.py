@@ -160,7 +160,10 @@ trial = Table(
     _time("finished_at"),
     UniqueConstraint("task", "strategy", "repeat"),
     _one_of("state", TRIAL_STATES),
-    Index("trial_run_idx", "run"),
+    # Pages and counts of trials by state, strategy or task read nothing else.
+    Index(
+        "trial_state_idx", "run", "state", "id", postgresql_include=["task", "strategy", "confirmed_success"]
+    ),
     Index("trial_open_idx", "run", postgresql_where=text("state IN ('pending', 'running')")),
     Index("trial_due_idx", "lease_until", postgresql_where=text("due")),
     postgresql_with={"fillfactor": "80"},
@@ -303,6 +306,7 @@ call = Table(
     CheckConstraint("purpose IN ('first', 'retry', 'rerun')", name="purpose"),
     _one_of("status", CALL_STATES),
     Index("call_run_idx", "run"),
+    Index("call_failed_idx", "run", "error", postgresql_where=text("status IN ('error', 'unknown')")),
     Index("call_started_idx", "worker", postgresql_where=text("status = 'started'")),
 )
 

@@ -25,6 +25,7 @@ COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "cancel": ("paretoken.control", "cancel", "End a run for good."),
     "retry": ("paretoken.control", "retry", "Try failed trials of a run again."),
     "review": ("paretoken.review", "review", "Decide on the trials that wait for a person."),
+    "serve": ("paretoken.web.cli", "serve", "Look into runs with a browser, read-only."),
     "report": ("paretoken.reporting", "report", "Write a run's tables."),
     "analyze": ("paretoken.analyze", "analyze", "The same tables from files that you have."),
     "export": ("paretoken.ledger", "export", "Write a run's ledger as JSON Lines."),

@@ -1,0 +1,142 @@
+"""The pages of runs: which there are, how far one is, its trials, and what their outputs hold."""
+
+from http import HTTPStatus
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from db import browse
+from db.browse import Filters
+from db.runs import find_run
+from db.tables import TRIAL_STATES
+from db.text import to_database
+from paretoken.web import downloads
+from paretoken.web.rendering import address, page
+
+PAGE = 50
+"""Rows on a page."""
+WINDOW = 5_000
+"""Trials whose outputs one search looks through."""
+_MOST_WANTED = 200
+_BIGGEST = 2**63 - 1
+
+
+def runs(request: Request) -> Response:
+    """The runs, the newest first."""
+    with request.app.state.pool.connection() as connection:
+        found = browse.runs(connection, before=_number(request, "before", most=2**31 - 1), most=PAGE + 1)
+    more = address(before=found[PAGE - 1]["id"]) if len(found) > PAGE else None
+    return page("runs.html", runs=found[:PAGE], more=more)
+
+
+def run(request: Request) -> Response:
+    """How far a run is, its strategies, its files, and where it came from."""
+    from paretoken.live import describe
+    from scheduler.progress import progress
+
+    run_id = to_database(request.path_params["run_id"])
+    with request.app.state.pool.connection() as connection:
+        row = find_run(connection, run_id)
+        seen = progress(connection, run_id)
+        strategies = browse.strategies(connection, run=row["id"])
+    facts = [line.partition(": ")[::2] for line in describe(seen)]
+    return page(
+        "run.html",
+        run=row,
+        seen=seen,
+        facts=facts,
+        strategies=strategies,
+        files=downloads.listed(request.app.state.reports, row["run_id"]),
+    )
+
+
+def trials(request: Request) -> Response:
+    """The run's trials in the order of planning, those that the query asks for."""
+    asked = request.query_params
+    filters = Filters(
+        state=_state(request),
+        strategy=asked.get("strategy") or None,
+        category=asked.get("category") or None,
+        task=asked.get("task") or None,
+    )
+    with request.app.state.pool.connection() as connection:
+        row = find_run(connection, to_database(request.path_params["run_id"]))
+        found = browse.trials(
+            connection, run=row["id"], filters=filters, after=_number(request, "after") or 0, most=PAGE + 1
+        )
+        choices = browse.choices(connection, run=row["id"])
+    return page(
+        "trials.html",
+        run=row,
+        filters=filters,
+        states=TRIAL_STATES,
+        choices=choices,
+        trials=found[:PAGE],
+        first=_here(row, **vars(filters)) if _number(request, "after") else None,
+        more=_here(row, **vars(filters), after=found[PAGE - 1]["id"]) if len(found) > PAGE else None,
+    )
+
+
+def _here(run: dict[str, Any], **query: Any) -> str:
+    return address("runs", run["run_id"], "trials", **query)
+
+
+def search(request: Request) -> Response:
+    """A text in the run's outputs, a window of trials at a time."""
+    wanted, state = request.query_params.get("q", "").strip(), _state(request)
+    if len(wanted) > _MOST_WANTED:
+        raise HTTPException(HTTPStatus.BAD_REQUEST, f"Search for at most {_MOST_WANTED} characters.")
+    after = _number(request, "after") or 0
+    found = None
+    with request.app.state.pool.connection() as connection:
+        row = find_run(connection, to_database(request.path_params["run_id"]))
+        if wanted:
+            found = browse.search(
+                connection,
+                run=row["id"],
+                wanted=wanted,
+                state=state,
+                after=after,
+                window=WINDOW,
+                most=PAGE + 1,
+            )
+    return page(
+        "search.html",
+        run=row,
+        states=TRIAL_STATES,
+        state=state,
+        wanted=wanted,
+        found=found,
+        shown=PAGE,
+        more=found and _search_on(row, found, wanted, state),
+    )
+
+
+def _search_on(run: dict[str, Any], found: dict[str, Any], wanted: str, state: str | None) -> str | None:
+    """Where the search goes on: behind the last match that is shown, or behind the window."""
+    last = found["last_trial"]
+    if len(found["matches"]) > PAGE:
+        # The trial of the first match that is not shown is looked through again, unless it fills a page alone.
+        next_trial = found["matches"][PAGE]["trial"]
+        last = next_trial - 1 if next_trial > found["matches"][0]["trial"] else next_trial
+    elif found["searched_trials"] < WINDOW:
+        return None
+    return address("runs", run["run_id"], "search", q=wanted, state=state, after=last)
+
+
+def _state(request: Request) -> str | None:
+    given = request.query_params.get("state") or None
+    if given is not None and given not in TRIAL_STATES:
+        raise HTTPException(HTTPStatus.BAD_REQUEST, f"A trial's state is one of: {', '.join(TRIAL_STATES)}.")
+    return given
+
+
+def _number(request: Request, name: str, *, most: int = _BIGGEST) -> int | None:
+    given = request.query_params.get(name)
+    if given is None:
+        return None
+    if not (given.isascii() and given.isdigit() and len(given) < 20 and int(given) <= most):
+        raise HTTPException(HTTPStatus.BAD_REQUEST, f"{name}: a whole number is wanted in the address.")
+    return int(given)
