@@ -5,7 +5,7 @@ from difflib import get_close_matches
 
 from analysis.usage import Usage
 from paretoken.doctor.address import alternatives, with_v1, without_v1
-from paretoken.doctor.requests import TIMEOUT_S, TINY_TOKENS, Endpoint, Problem, Requests, RequestsUsedUp
+from paretoken.doctor.requests import TINY_TOKENS, Endpoint, Problem, Requests, RequestsUsedUp
 from paretoken.doctor.target import Target
 from paretoken.findings import Finding, failure, ok, warning
 from workers.gateway.outcome import Outcome
@@ -34,9 +34,7 @@ ADVICE: Mapping[str, str] = {
 }
 
 
-async def check_gateway(
-    target: Target, *, base_url: str, key: str, timeout_s: float = TIMEOUT_S
-) -> list[Finding]:
+async def check_gateway(target: Target, *, base_url: str, key: str, timeout_s: float) -> list[Finding]:
     """All findings about a gateway; at most ten requests, each with `timeout_s`."""
     requests = Requests(key=key, timeout_s=timeout_s)
     findings: list[Finding] = []

@@ -17,7 +17,6 @@ from workers.gateway.outcome import Outcome, Request
 from workers.gateway.transport import ATTEMPT, AiohttpTransport, Attempt
 
 MOST_REQUESTS = 10
-TIMEOUT_S = 15.0
 TINY_TOKENS = 64
 """The most that the tiny request may answer; room for a word after a little reasoning."""
 
@@ -52,7 +51,7 @@ class Endpoint:
 class Requests:
     """Sends with one key. Every method raises `RequestsUsedUp` instead of an eleventh request."""
 
-    def __init__(self, *, key: str, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, *, key: str, timeout_s: float) -> None:
         self._key = key
         self._timeout_s = timeout_s
         self.made = 0

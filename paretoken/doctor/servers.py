@@ -120,7 +120,10 @@ def _database_time(connection: database.Connection) -> float:
 
 def _look_at_broker(url: str, seen: _Seen) -> None:
     try:
-        broker = redis.Redis.from_url(url, socket_connect_timeout=_TIMEOUT_S, socket_timeout=_TIMEOUT_S)
+        # The older protocol, so that a server that is too old can still say how old it is.
+        broker = redis.Redis.from_url(
+            url, protocol=2, socket_connect_timeout=_TIMEOUT_S, socket_timeout=_TIMEOUT_S
+        )
     except ValueError:
         seen.add(
             failure("broker", f"{BROKER_URL} cannot be read", "It looks like redis://:password@host:6379/0")
