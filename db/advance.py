@@ -37,6 +37,8 @@ class JobResult:
     content: str | None
     tool_calls: Sequence[Mapping[str, Any]] | None
     latency_ms: int | None
+    total_tokens: int | None
+    """Of the attempt that is used, all its turns together; None where one of them is unknown."""
     messages: Sequence[Mapping[str, Any]] | None
     """What it was asked; only of the last round, and not of round 1."""
 

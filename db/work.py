@@ -5,7 +5,7 @@ Every move is a batch: one item a job, each with its own guard and its own resul
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from analysis.usage import UNKNOWN_USAGE, Usage
@@ -71,6 +71,16 @@ class CallStart:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LaterTurn:
+    """A turn of an external agent's run after its first: a row of its own, settled with the call."""
+
+    usage: Usage
+    raw_usage: Any = None
+    cost_usd: float | None = None
+    content: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Settlement:
     """The outcome of a call, and what follows for its job."""
 
@@ -103,6 +113,10 @@ class Settlement:
     latency_ms: int | None = None
     first_byte_ms: int | None = None
     judging: int | None = None
+    later_turns: Sequence[LaterTurn] = ()
+    """Turns 2, 3, …; what stands above is turn 1, or the whole call."""
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    """What an external agent has written; kept if its answer is used."""
 
 
 async def heartbeat(
@@ -210,6 +224,8 @@ async def commit(
             await connection.execute(
                 SQL["settle_calls"], {"owner": worker, "items": json.dumps([_item(s) for s in settlements])}
             )
+            if any(settlement.files for settlement in settlements):
+                await connection.execute(SQL["keep_files"], _file_arrays(settlements))
             settled, answered = owners(settlements)
             if answered:
                 await connection.execute(SQL["mark_judgings_due"], {"judgings": answered})
@@ -257,13 +273,33 @@ def _item(settlement: Settlement) -> Row:
     row |= asdict(settlement.usage)
     row["usage"] = escape_json(settlement.raw_usage)
     row["tool_calls"] = escape_json(settlement.tool_calls)
+    row["later_turns"] = [_turn(number, turn) for number, turn in enumerate(settlement.later_turns, start=2)]
     for name in ("message", "content", "response_id", "finish_reason"):
         if row[name] is not None:
             row[name] = to_database(row[name])
     return row
 
 
-_APART = ("trial", "judging", "usage", "raw_usage", "tool_calls")
+def _turn(number: int, turn: LaterTurn) -> Row:
+    return asdict(turn.usage) | {
+        "turn": number,
+        "usage": escape_json(turn.raw_usage),
+        "cost_usd": turn.cost_usd,
+        "content": None if turn.content is None else to_database(turn.content),
+    }
+
+
+def _file_arrays(settlements: Sequence[Settlement]) -> dict[str, Any]:
+    files = [(s.job, s.attempt, name, content) for s in settlements for name, content in s.files.items()]
+    return {
+        "jobs": [job for job, _, _, _ in files],
+        "attempts": [attempt for _, attempt, _, _ in files],
+        "names": [name for _, _, name, _ in files],
+        "contents": [content for _, _, _, content in files],
+    }
+
+
+_APART = ("trial", "judging", "usage", "raw_usage", "tool_calls", "later_turns", "files")
 _PLAIN = [name for name in Settlement.__dataclass_fields__ if name not in _APART]
 
 

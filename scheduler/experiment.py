@@ -16,12 +16,14 @@ from pydantic import ValidationError
 from analysis.prices import Price
 from db.ledger_row import TIE
 from db.runs import RUN_ID_PATTERN
+from scheduler.commands import check_command, command_warnings, with_home
 from scheduler.errors import ExperimentInvalid
 from scheduler.judges import RESERVED_NAMES, Estimate, PlannedJudge, estimate
 from scheduler.sections import RUN_ID_RULE, Experiment, checked_url, complaint
 from scheduler.tasks import Task, load_tasks
 from workers.judges import JudgeInvalid, judge
 from workers.strategies import Strategy, StrategyInvalid, strategy
+from workers.strategies.command import Command
 
 BASE_URL = "TAOTOKEN_BASE_URL"
 
@@ -139,6 +141,7 @@ def load(path: Path, *, run_id: str | None = None) -> LoadedExperiment:
             *warnings,
             *_price_warnings(settings, models_of(strategies, judges)),
             *_temperature_warnings(strategies),
+            *command_warnings([planned.strategy for planned in strategies], settings),
         ],
     )
     experiment_hash = digest(identity(loaded.document()))
@@ -218,10 +221,13 @@ def _strategies(path: Path, settings: Experiment) -> Iterator[PlannedStrategy]:
         seen.add(section.name)
         family = section.family or section.kind
         tiers[family] = tiers.get(family, 0) + 1
-        given = section.model_extra or {}
+        given: Mapping[str, Any] = section.model_extra or {}
         try:
-            built = strategy(section.kind, defaults | given)
-        except StrategyInvalid as error:
+            if section.kind == Command.kind:
+                given = with_home(given, path.parent, key_variable=settings.gateway.api_key_env)
+            built = strategy(section.kind, {**defaults, **given})
+            check_command(built, settings)
+        except (StrategyInvalid, ExperimentInvalid) as error:
             raise ExperimentInvalid(f"{path}: strategies.{number} ({section.name!r}): {error}") from None
         yield PlannedStrategy(name=section.name, family=family, tier=tiers[family], strategy=built)
 

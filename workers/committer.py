@@ -143,6 +143,8 @@ def _without_text(settlement: Settlement, error: psycopg.Error) -> Settlement:
         finish_reason=None,
         raw_usage=None,
         usage=settlement.usage if _fits(settlement) else UNKNOWN_USAGE,
+        later_turns=[replace(turn, content=None, raw_usage=None) for turn in settlement.later_turns],
+        files={},
     )
 
 

@@ -20,6 +20,7 @@ from workers.keys import SIMULATED_KEY, Key, read_key
 from workers.limiter import Limits
 from workers.settling import Retries
 from workers.strategies import ModelCall, Strategy, TaskView, strategy
+from workers.strategies.command import Command
 
 _MOST_TASKS = 2_000
 _MOST_FILES = 200
@@ -52,6 +53,16 @@ class RunContext:
     def key(self) -> Key:
         """Raises `KeyUnusable` where this worker has none. Only calls need it: checks and verdicts do without."""
         return SIMULATED_KEY if self.key_env is None else read_key(self.key_env)
+
+    def command(self, strategy: int | None) -> Command | None:
+        """This strategy, if it is a program that makes its own calls."""
+        found = None if strategy is None else self.strategies[strategy]
+        return found if isinstance(found, Command) else None
+
+    def deadline_s(self, strategy: int | None) -> float:
+        """Of one call of this strategy, or of a judge's."""
+        command = self.command(strategy)
+        return command.wall_time_s if command else self.timeout_s
 
     def lane_name(self, model: str) -> str:
         return f"{self.endpoint}:{self.key.fingerprint}:{model}"

@@ -10,8 +10,9 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
@@ -24,8 +25,9 @@ from db.work import CallStart, Claimed
 from workers import failpoints
 from workers.advancing import Advancer
 from workers.app import Shard
+from workers.commands.running import run_command
 from workers.committer import Committer
-from workers.context import Contexts, RunContext, request_of
+from workers.context import Contexts, RunContext, TaskContext, request_of
 from workers.errors import KeyUnusable
 from workers.examining import Examiner
 from workers.gateway import Disposition, Outcome, Request
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
+Sender = Callable[[], Awaitable[Outcome]]
 
 POOL_SIZE = 4
 # Much shorter than a lease: the heartbeat also says how many calls are in flight.
@@ -50,7 +53,7 @@ MAX_WAIT_S = 20.0
 # A cool-down that is longer than this is kept in Postgres, where every dispatcher obeys it and no flush loses it.
 HOLD_FROM_S = 30.0
 NO_KEY_DELAY_S = 30.0
-NEVER_SENT = ("connection", "not_sent")
+NEVER_SENT = ("connection", "not_sent", "program_missing")
 _LIMITER_RETRY_S = 1.0
 
 
@@ -205,7 +208,7 @@ class Engine:
         tasks = await self._contexts.tasks([job.task])
         request = request_of(job, run, tasks[job.task])
         lane = run.lane_name(request.model)
-        gateway = self._gateway(run)
+        send = self._sender(job, run, request, tasks[job.task])
         ticket = f"{job.job}:{job.dispatch_no}"
         asked = clock_s()
         delay_s = await self._admission(job, run, request, lane, ticket)
@@ -230,7 +233,7 @@ class Engine:
             await self._hand_back([(job, 0.0)])
             return
         failpoints.reach("call_started")
-        outcome = await self._call(gateway, request, start.lease_no)
+        outcome = await self._call(send, start.lease_no)
         failpoints.reach("answered")
         # Before the settlement gives the job back: the dispatcher must find the run paused by then.
         await self._consequences(job, run, outcome)
@@ -247,7 +250,7 @@ class Engine:
     ) -> float | None:
         """Wait for the limiter. None: go; a number: hand the job back, not before so many seconds."""
         tokens = estimated_tokens(request.messages, request.max_tokens, request.extra)
-        lease_s = run.timeout_s + MAX_WAIT_S + self._settings.lease_s
+        lease_s = run.deadline_s(job.strategy) + MAX_WAIT_S + self._settings.lease_s
         while not self._stopping.is_set():
             try:
                 decision = await self._unless_stopping(
@@ -261,7 +264,13 @@ class Engine:
                 return None if decision.granted else decision.wait_s
         return 0.0
 
-    async def _call(self, gateway: Gateway, request: Request, lease_no: int) -> Outcome:
+    def _sender(self, job: Claimed, run: RunContext, request: Request, task: TaskContext) -> Sender:
+        """What makes the call: the gateway's client, or a program of the strategy's own."""
+        if command := run.command(job.strategy):
+            return partial(run_command, command, request, run=run, files=task.files, stopped=self._stopped)
+        return partial(self._gateway(run).complete, request)
+
+    async def _call(self, send: Sender, lease_no: int) -> Outcome:
         # Looked at once more just before sending: a process that was frozen must not send what was given to another,
         # even if it has a new lease by now.
         if lease_no != self._lease_no or clock_s() > self._lease_over:
@@ -273,7 +282,7 @@ class Engine:
             )
         self._in_flight += 1
         try:
-            return await gateway.complete(request)
+            return await send()
         finally:
             self._in_flight -= 1
 

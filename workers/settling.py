@@ -4,7 +4,8 @@ import random
 from dataclasses import dataclass
 
 from analysis.prices import Price, cost_usd
-from db.work import Claimed, Settlement
+from db.work import Claimed, LaterTurn, Settlement
+from workers.commands.outcome import Ran
 from workers.gateway import Disposition, Outcome
 
 
@@ -29,6 +30,9 @@ def settle(
 ) -> Settlement:
     """The settlement of one call of a job that was claimed."""
     next_state, delay_s, failures = _next(job, outcome, retries)
+    ran = outcome if isinstance(outcome, Ran) else None
+    if ran is not None and not ran.priced:
+        price = None
     retried = next_state == "pending" and outcome.disposition is not Disposition.PAUSE_RUN
     return Settlement(
         trial=job.trial,
@@ -55,6 +59,16 @@ def settle(
         finish_reason=outcome.finish_reason,
         latency_ms=outcome.latency_ms,
         first_byte_ms=outcome.first_byte_ms,
+        later_turns=[
+            LaterTurn(
+                usage=turn.usage,
+                raw_usage=turn.raw,
+                cost_usd=cost_usd(turn.usage, price),
+                content=turn.content,
+            )
+            for turn in (ran.later_turns if ran else ())
+        ],
+        files=ran.files if ran else {},
     )
 
 

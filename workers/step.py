@@ -69,6 +69,7 @@ def _reply(result: JobResult) -> Reply:
         content=result.content or "",
         tool_calls=result.tool_calls or (),
         latency_ms=result.latency_ms,
+        total_tokens=result.total_tokens,
         messages=result.messages or (),
     )
 

@@ -19,12 +19,18 @@ RETURNING trial.id AS trial, trial.run, trial.task, trial.strategy, trial.repeat
 -- name: read_replies
 -- What the calls of the last round were asked goes with them: a conversation is nowhere else.
 SELECT job.trial, job.round, job.sample, job.state, job.error, call.message, call.content, call.tool_calls,
-       call.latency_ms,
+       call.latency_ms, call.total_tokens,
        CASE WHEN job.round > 1 AND job.round = max(job.round) OVER (PARTITION BY job.trial)
             THEN job.request -> 'messages' END AS messages
 FROM unnest(%(trials)s::bigint[], %(tries)s::int[]) AS item (trial, try)
 JOIN job ON job.trial = item.trial AND job.try = item.try
-LEFT JOIN call ON call.job = job.id AND call.attempt = coalesce(job.answer_attempt, job.attempt)
+LEFT JOIN LATERAL (
+  -- An external agent may have several turns; the last one holds the answer.
+  SELECT message, content, tool_calls, latency_ms,
+         CASE WHEN count(*) FILTER (WHERE total_tokens IS NULL) OVER () = 0 THEN sum(total_tokens) OVER () END::bigint
+           AS total_tokens
+  FROM call WHERE call.job = job.id AND call.attempt = coalesce(job.answer_attempt, job.attempt)
+  ORDER BY turn DESC LIMIT 1) AS call ON true
 ORDER BY job.trial, job.round, job.sample;
 
 -- name: read_trial_files

@@ -112,16 +112,18 @@ WHERE call.worker = %(worker)s AND call.status = 'started';
 -- name: settle_calls
 -- The call gets its outcome (once; `unknown` may still become `ok` or `error`), the job its next state, the tally
 -- its sums. A late answer is taken from `pending` and `queued` too; in any other state only the call row changes.
+-- A call is started as its turn 1. The further turns of an external agent's run come with its outcome, each as a row, and
+-- only where that row gets it: a batch that is sent again adds none.
 WITH item AS MATERIALIZED (
   SELECT * FROM jsonb_to_recordset(%(items)s) AS item (
     job bigint, attempt int, dispatch_no int, status text, error text, message text, content text, tool_calls jsonb, usage jsonb,
     input_tokens int, output_tokens int, total_tokens int, cached_input_tokens int, reasoning_tokens int,
     cost_usd float8, http_status int, response_id text, finish_reason text, latency_ms int, first_byte_ms int,
     next_state text, delay_s float8, failures int, throttled boolean, retry_reason text,
-    once boolean)),
+    once boolean, later_turns jsonb)),
 before AS MATERIALIZED (
   SELECT call.job, call.attempt, call.run, call.status, call.input_tokens, call.output_tokens, call.cost_usd
-  FROM item JOIN call ON call.job = item.job AND call.attempt = item.attempt
+  FROM item JOIN call ON call.job = item.job AND call.attempt = item.attempt AND call.turn = 1
   WHERE call.status = 'started' OR (call.status = 'unknown' AND item.status <> 'unknown')
   ORDER BY call.job, call.attempt
   FOR NO KEY UPDATE OF call),
@@ -135,11 +137,26 @@ settled AS (
       finish_reason = item.finish_reason, latency_ms = item.latency_ms, first_byte_ms = item.first_byte_ms,
       finished_at = clock_timestamp()
   FROM item, before
-  WHERE call.job = item.job AND call.attempt = item.attempt
+  WHERE call.job = item.job AND call.attempt = item.attempt AND call.turn = 1
     AND before.job = call.job AND before.attempt = call.attempt
-  RETURNING call.run, call.job, call.attempt, call.status, call.http_status, call.input_tokens, call.output_tokens,
-            call.total_tokens, call.cost_usd, call.reserve_tokens, call.reserve_cost_usd, before.status AS was,
-            before.input_tokens AS input_was, before.output_tokens AS output_was, before.cost_usd AS cost_was),
+  RETURNING call.*, before.status AS was, before.input_tokens AS input_was, before.output_tokens AS output_was,
+            before.cost_usd AS cost_was),
+turned AS (
+  -- The bound of the whole run stands in its first row.
+  INSERT INTO call (job, attempt, turn, run, model, status, error, message, purpose, retry_reason, reserve_tokens,
+                    reserve_cost_usd, input_tokens, output_tokens, total_tokens, cached_input_tokens,
+                    reasoning_tokens, usage, cost_usd, content, http_status, response_id, finish_reason, worker,
+                    key_fingerprint, started_at, finished_at)
+  SELECT settled.job, settled.attempt, later.turn, settled.run, settled.model, settled.status, settled.error,
+         settled.message, settled.purpose, settled.retry_reason, 0, 0, later.input_tokens, later.output_tokens,
+         later.total_tokens, later.cached_input_tokens, later.reasoning_tokens, later.usage, later.cost_usd,
+         later.content, settled.http_status, settled.response_id, settled.finish_reason, settled.worker,
+         settled.key_fingerprint, settled.started_at, settled.finished_at
+  FROM settled JOIN item ON item.job = settled.job AND item.attempt = settled.attempt
+  CROSS JOIN LATERAL jsonb_to_recordset(item.later_turns) AS later (
+    turn int, input_tokens int, output_tokens int, total_tokens int, cached_input_tokens int, reasoning_tokens int,
+    usage jsonb, cost_usd float8, content text)
+  RETURNING *),
 granted AS MATERIALIZED (
   -- `once`: the trial's one repetition, which the first of its calls gets that asks for it. Judgings have none.
   SELECT DISTINCT ON (job.trial) job.id, job.trial, item.error
@@ -188,7 +205,7 @@ SELECT run, %(owner)s,
          - coalesce(sum(reserve_cost_usd) FILTER (WHERE was = 'unknown'), 0)
 FROM (SELECT *, status = 'unknown' OR ((input_tokens IS NULL OR output_tokens IS NULL)
                                          AND (status = 'ok' OR http_status BETWEEN 200 AND 299)) AS unsaid
-      FROM settled) AS settled
+      FROM (SELECT * FROM settled UNION ALL SELECT *, NULL, NULL, NULL, NULL FROM turned) AS settled) AS settled
 GROUP BY run
 ON CONFLICT (run, owner) DO UPDATE
 SET ok_calls = tally.ok_calls + EXCLUDED.ok_calls,
@@ -200,6 +217,16 @@ SET ok_calls = tally.ok_calls + EXCLUDED.ok_calls,
     unknown_usage_calls = tally.unknown_usage_calls + EXCLUDED.unknown_usage_calls,
     held_tokens = tally.held_tokens + EXCLUDED.held_tokens,
     held_cost_usd = tally.held_cost_usd + EXCLUDED.held_cost_usd;
+
+-- name: keep_files
+-- What an external agent has written, of the attempt whose answer is used: in the transaction that settles it.
+INSERT INTO trial_file (trial, try, name, content)
+SELECT job.trial, job.try, item.name, item.content
+FROM unnest(%(jobs)s::bigint[], %(attempts)s::int[], %(names)s::text[], %(contents)s::bytea[])
+  AS item (job, attempt, name, content)
+JOIN job ON job.id = item.job AND job.answer_attempt = item.attempt
+WHERE job.trial IS NOT NULL
+ON CONFLICT (trial, try, name) DO UPDATE SET content = EXCLUDED.content;
 
 -- name: mark_due
 -- A trial's next step can be taken when nothing of it is open, or when one of its jobs has failed. The caller holds

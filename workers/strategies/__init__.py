@@ -18,6 +18,7 @@ from workers.strategies.base import (
 )
 from workers.strategies.best_of_n import BestOfN
 from workers.strategies.chain_of_thought import ChainOfThought
+from workers.strategies.command import Command
 from workers.strategies.debate import Debate
 from workers.strategies.self_consistency import SelfConsistency
 from workers.strategies.self_refine import SelfRefine
@@ -41,7 +42,7 @@ KINDS: Mapping[str, type[Strategy]] = MappingProxyType(
     {
         model.kind: model
         for model in (
-            Single, ChainOfThought, SelfConsistency, Debate, VerifierRerank, BestOfN, SelfRefine, Agent,
+            Single, ChainOfThought, SelfConsistency, Debate, VerifierRerank, BestOfN, SelfRefine, Agent, Command,
         )
     }
 )  # fmt: skip

@@ -63,6 +63,8 @@ class Reply:
     tool_calls: Sequence[Mapping[str, Any]] = ()
     """As the gateway gave them: `id`, `type`, `function` with `name` and `arguments`."""
     latency_ms: int | None = None
+    total_tokens: int | None = None
+    """What the used attempt took, all its turns together."""
     messages: Sequence[Mapping[str, Any]] = ()
     """What the call was asked; only of the last round, and empty in round 1, which `opening` makes."""
 
@@ -82,7 +84,7 @@ class ToolStep:
 class Ended:
     """A limit of the strategy's own was reached: the trial fails, and is not run again."""
 
-    reason: Literal["steps", "wall_time"]
+    reason: Literal["steps", "wall_time", "tokens"]
     message: str
 
 

@@ -1,0 +1,167 @@
+"""The outcome of one run of a program: what its end and its report mean for the call.
+
+| what happened | status, class | next |
+|---|---|---|
+| a report with an answer | `ok` | used |
+| a report without one | `error: empty_output` | trial fails |
+| the gateway's refusal, with its status | as `gateway.classify` says | as it says |
+| another error of the client's | `error: client_error` | job fails |
+| no report: chatter, nothing, a crash | `unknown: bad_response` | job fails |
+| out of time · too much output | `unknown: timeout` · `output_too_large` | job fails |
+| the worker stopped | `unknown: cancelled` | retry |
+| there is no such program | `error: program_missing` | run pauses |
+
+An `error` whose usage the client does not tell is `unknown` where no refusal explains it: it may have been paid. What
+costs as much as an agent is not repeated of itself, but where the gateway's own answer says that time mends it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from workers.commands import Client, Report, ReportInvalid, Turn
+from workers.commands.guardian import CANNOT_RUN
+from workers.commands.process import Run
+from workers.gateway import Disposition, Outcome
+from workers.gateway.body import Said
+from workers.gateway.classify import verdict_on
+from workers.gateway.explanation import Explainer
+
+_CANNOT_RUN = (126, CANNOT_RUN)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ran(Outcome):
+    """A run of a program. `content`, `usage` and `raw_usage` are those of its first turn, or of all of it."""
+
+    later_turns: Sequence[Turn] = ()
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    """What it has written in its folder."""
+    priced: bool = True
+    """False where the client says that it used another model than the one it was given."""
+
+
+class Reader:
+    """Makes outcomes of runs of one client; no text that leaves it holds the key."""
+
+    def __init__(self, client: Client, *, program: str, model: str, key: str) -> None:
+        self._client = client
+        self._program = program
+        self._model = model
+        self._key = key
+        self._explainer = Explainer(key)
+
+    def missing(self, where: str) -> Ran:
+        """There is no such program on the worker's PATH."""
+        detail = f"{self._program} is not installed on {where}, or not on its PATH"
+        return self.not_started(
+            f"{detail}. Install it on every worker, or name its path in the strategy's command."
+        )
+
+    def read(self, run: Run, *, wall_time_s: float) -> Ran:
+        """The outcome, without the files."""
+        printed = run.printed.decode("utf-8", "replace").replace(self._key, "[key]")
+        if run.ended != "by itself":
+            return self._stopped(run, printed, wall_time_s)
+        try:
+            report = self._client.read(printed)
+        except ReportInvalid as error:
+            if run.code in _CANNOT_RUN:
+                return self.not_started(f"{self._program} cannot be run: {_last(run, printed)}")
+            said = f"{self._program} ended with exit code {run.code}, but {error}. {_last(run, printed)}"
+            return self._unknown("bad_response", said, run)
+        return self._reported(report, run)
+
+    def _reported(self, report: Report, run: Run) -> Ran:
+        first, *later = report.turns
+        told = Ran(
+            status="ok",
+            disposition=Disposition.USED,
+            # The answer stands in the last row.
+            content=first.content if later else report.answer,
+            usage=first.usage,
+            raw_usage=first.raw,
+            finish_reason="turn" if report.by_turns else "run",
+            http_status=report.http_status,
+            response_id=report.response_id,
+            latency_ms=None if later else run.latency_ms,
+            later_turns=[*later[:-1], replace(later[-1], content=report.answer)] if later else (),
+            priced=report.models <= {self._model},
+        )
+        if report.error is not None:
+            return self._failed(told, report)
+        if not (report.answer or "").strip():
+            said = self._explain("empty_output", f"{self._program} gave an empty answer")
+            return replace(
+                told, status="error", disposition=Disposition.TRIAL_FAILS, error="empty_output", message=said
+            )
+        return told
+
+    def _failed(self, told: Ran, report: Report) -> Ran:
+        said = f"{self._program}: {report.error}"
+        if report.http_status is not None:
+            verdict = verdict_on(report.http_status, Said(text=report.error or ""), None)
+            message = self._explain(verdict.error, said)
+            return replace(
+                told, status="error", disposition=verdict.disposition, error=verdict.error, message=message
+            )
+        status: Literal["error", "unknown"] = "unknown" if told.usage.total_tokens is None else "error"
+        message = self._explain("client_error", said)
+        return replace(
+            told, status=status, disposition=Disposition.FAIL, error="client_error", message=message
+        )
+
+    def _stopped(self, run: Run, printed: str, wall_time_s: float) -> Ran:
+        match run.ended:
+            case "worker":
+                said = f"The worker was stopped, and {self._program} with it."
+                return self._unknown("cancelled", said, run, disposition=Disposition.RETRY)
+            case "output":
+                return self._unknown(
+                    "output_too_large", f"{self._program} printed without end and was stopped.", run
+                )
+        said = f"{self._program} had not ended after wall_time_s = {wall_time_s:g} and was stopped. "
+        return self._unknown("timeout", said + _last(run, printed), run)
+
+    def _unknown(self, error: str, said: str, run: Run, disposition: Disposition = Disposition.FAIL) -> Ran:
+        return Ran(
+            status="unknown",
+            disposition=disposition,
+            error=error,
+            message=self._explain(error, said),
+            finish_reason="run",
+            latency_ms=run.latency_ms,
+        )
+
+    def unreadable(self, error: Exception) -> Ran:
+        """It ran, and reading what it left behind failed here."""
+        said = f"what {self._program} left cannot be read ({type(error).__name__}: {error})"
+        return Ran(
+            status="unknown",
+            disposition=Disposition.FAIL,
+            error="bad_response",
+            message=self._explain("bad_response", said),
+            finish_reason="run",
+        )
+
+    def not_started(self, said: str) -> Ran:
+        """It cannot be run here, which no other trial would mend."""
+        return Ran(
+            status="error",
+            disposition=Disposition.PAUSE_RUN,
+            error="program_missing",
+            message=self._explain("program_missing", said),
+            finish_reason="run",
+        )
+
+    def _explain(self, error: str, said: str) -> str:
+        return self._explainer.explain(error, f"{self._client.name}: {said}")
+
+
+def _last(run: Run, printed: str) -> str:
+    """The last line that speaks of an error, or else the last line: mostly it says why."""
+    words = (run.last_words.decode("utf-8", "replace").strip() or printed.strip()).splitlines()
+    if not words:
+        return "It said nothing."
+    said = next((line for line in reversed(words) if "error" in line.lower()), words[-1])
+    return f"Its last words: {said.strip()[:300]}"
