@@ -5,7 +5,8 @@ DatabaseError
 ├── NotMigrated           the schema is missing, older or newer than this program
 ├── UnknownRun            no run of that name
 ├── ImportedRun           a run that came from a ledger file cannot be run
-└── LedgerInvalid         a ledger file that cannot be read, with its line
+├── LedgerInvalid         a ledger file that cannot be read, with its line
+└── UnknownTimeZone       the database knows no time zone of that name
 """
 
 
@@ -31,3 +32,7 @@ class ImportedRun(DatabaseError):
 
 class LedgerInvalid(DatabaseError):
     """A ledger file holds something that is no ledger row."""
+
+
+class UnknownTimeZone(DatabaseError):
+    """The database knows no time zone of that name."""

@@ -28,6 +28,7 @@ COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "serve": ("paretoken.web.cli", "serve", "Look into runs with a browser, read-only."),
     "report": ("paretoken.reporting", "report", "Write a run's tables."),
     "analyze": ("paretoken.analyze", "analyze", "The same tables from files that you have."),
+    "audit": ("paretoken.audit", "audit", "Check a run's ledger, and compare it with a bill."),
     "export": ("paretoken.ledger", "export", "Write a run's ledger as JSON Lines."),
     "import": ("paretoken.ledger", "import_", "Read a ledger file into the database."),
     "clients": ("paretoken.clients.cli", "app", "Files for Claude Code, Codex and CC Switch."),

@@ -14,6 +14,7 @@ CALLS = """
 CREATE VIEW audit_calls AS
 SELECT call.run, run.run_id, task.task_id, task.category, strategy.name AS strategy,
        coalesce(trial.repeat, judging.repeat) AS repeat, job.try, job.round, job.sample, call.attempt, call.turn,
+       job.attempt AS attempts,
        CASE WHEN job.judging IS NULL THEN 'generation' ELSE 'judge' END AS kind, call.model, call.status, call.error,
        call.http_status, call.purpose, call.retry_reason,
        coalesce(job.answer_attempt = call.attempt AND call.status = 'ok', false) AS used,
