@@ -19,6 +19,7 @@ from analysis.options import Options
 from analysis.ranking import Ranking, rank
 from analysis.ranks import Standing, standing
 from analysis.scaling import Points, points
+from analysis.spreads import categories, cost_distribution, cost_tail, dearest, per_task, win_shares
 from analysis.tables import elo_per_token, elo_table
 from analysis.tokens import strategy_tokens, success_rates, task_matrix, trial_usage
 
@@ -91,6 +92,7 @@ def study(
     draws = resample(ranking, measured, resamples=options.bootstrap, seed=options.seed)
     effects, effects_refusal = _effects(checked, comparisons, rankings, names, options)
     elo, tokens = elo_table(ranking, stands, names), strategy_tokens(trials, names)
+    tasks = per_task(trials)
     return Study(
         options=options,
         trials=trials,
@@ -107,8 +109,13 @@ def study(
             "token_buckets": token_buckets(trials, elo, options.buckets),
             "cost_summary": cost_summary(trials, options.reference_cost_usd),
             "cost_split": cost_split(trials, ledger),
+            "cost_distribution": cost_distribution(tasks),
+            "cost_tail": cost_tail(tasks),
+            "dearest": dearest(tasks),
+            "categories": categories(tasks),
             "pareto": pareto_table(measured, ranking, draws),
             "pairs": pairs_table(stands),
+            "win_shares": win_shares(ranking),
             "net_benefit": net_benefit_table(placed, options),
             "estimators": estimators_table(ranking),
             **effects,

@@ -1,11 +1,14 @@
 """`paretoken analyze`: the same analysis as of a run, on files that people already have."""
 
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from paretoken.errors import InputError
+from paretoken.reporting import Page, Parquet
 
 
 def _file(name: str, help_text: str) -> typer.models.OptionInfo:
@@ -56,6 +59,8 @@ def analyze(
         bool, typer.Option("--allow-mixed", help="Strategies may mix models or prompts in their calls.")
     ] = False,
     seed: Annotated[int, typer.Option(help="Seed of everything that is drawn.")] = 0,
+    page: Page = True,
+    parquet: Parquet = False,
 ) -> None:
     """Rank strategies and price their skill, from outcomes, rankings, comparisons or ledgers on file.
 
@@ -64,7 +69,7 @@ def analyze(
     from analysis.errors import NotIdentifiedError
     from analysis.evidence import evidence
     from analysis.options import Options
-    from analysis.report import write_report
+    from analysis.report import Wanted, write_report
     from analysis.sources import column_map, read_table
     from analysis.weighting import Weighting
     from paretoken.reporting import folder, show
@@ -101,10 +106,25 @@ def analyze(
         comparisons=found.comparisons,
         rankings=found.rankings,
         options=options,
+        wanted=Wanted(page=page, parquet=parquet, title="Analysis of files", provenance=_provenance(paths)),
     )
     show(summary)
     if summary.refusal and (outcomes or rankings or comparisons):
         raise NotIdentifiedError(summary.refusal)
+
+
+def _provenance(paths: Mapping[str, Path | None]) -> dict[str, str]:
+    """The files by name and content, so that a report can be traced to them."""
+    import hashlib
+    from importlib.metadata import version
+
+    given = {
+        f"File of {name}": f"{path.name}, sha256 {hashlib.sha256(path.read_bytes()).hexdigest()}"
+        for name, path in paths.items()
+        if path is not None
+    }
+    reported = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return given | {"Reported": reported, "Code": f"paretoken {version('paretoken')}"}
 
 
 def _edges(text: str) -> tuple[int, ...]:

@@ -26,7 +26,7 @@ COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "retry": ("paretoken.control", "retry", "Try failed trials of a run again."),
     "review": ("paretoken.review", "review", "Decide on the trials that wait for a person."),
     "serve": ("paretoken.web.cli", "serve", "Look into runs with a browser, read-only."),
-    "report": ("paretoken.reporting", "report", "Write a run's tables."),
+    "report": ("paretoken.reporting", "report", "Write a run's tables, charts and page."),
     "analyze": ("paretoken.analyze", "analyze", "The same tables from files that you have."),
     "audit": ("paretoken.audit", "audit", "Check a run's ledger, and compare it with a bill."),
     "export": ("paretoken.ledger", "export", "Write a run's ledger as JSON Lines."),

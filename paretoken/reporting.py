@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,13 +11,15 @@ import typer
 from paretoken.errors import InputError
 
 if TYPE_CHECKING:
+    import polars as pl
     from rich.table import Table
 
     from analysis.options import Options
     from analysis.report import ReportSummary
     from analysis.report.scaling_table import ScalingRow
-    from db.connection import Connection
+    from db.connection import Connection, Row
 
+PAGE = "report.html"
 _OTHER_FOLDER = "Choose another folder with --out."
 _WIDTH_OF_A_PIPE = 150
 _ALL_COLUMNS_FIT = 110
@@ -25,6 +28,10 @@ _MOST_FOR_A_NAME = 24
 
 RunId = Annotated[str, typer.Argument(help="The run's name, as `paretoken status` lists it.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Folder for the files; default runs/RUN_ID.")]
+Page = Annotated[
+    bool, typer.Option("--page/--no-page", help="Also report.html and charts/, which take some seconds.")
+]
+Parquet = Annotated[bool, typer.Option("--parquet", help="Also every table as a Parquet file.")]
 
 
 def report(
@@ -38,8 +45,10 @@ def report(
             show_default=False,
         ),
     ] = None,
+    page: Page = True,
+    parquet: Parquet = False,
 ) -> None:
-    """Write a run's tables: what each strategy costs, what it is worth, and the verdict.
+    """Write a run's report: what each strategy costs, what it is worth, and the verdict, as tables and as a page.
 
     Example: paretoken report arena --out results
     """
@@ -49,7 +58,8 @@ def report(
 
     with readable_database() as database_url, database.connect(database_url) as connection:
         run = find_run(connection, run_id)
-        summary = write(connection, run_id, folder(run_id, out), people=comparisons)
+        files = folder(run_id, out)
+        summary = write(connection, run_id, files, people=comparisons, page=page, parquet=parquet)
         show(summary, simulated=run["simulated"])
 
 
@@ -70,13 +80,22 @@ def writable(chosen: Path, *, otherwise: str) -> Path:
     return chosen
 
 
-def write(connection: "Connection", run_id: str, out: Path, *, people: Path | None = None) -> "ReportSummary":
+def write(
+    connection: "Connection",
+    run_id: str,
+    out: Path,
+    *,
+    people: Path | None = None,
+    page: bool = True,
+    parquet: bool = False,
+) -> "ReportSummary":
     """Analyse the run as it stands and write its files.
 
     Args:
         people: a file of people's comparisons to rank by.
+        page, parquet: as `analysis.report.Wanted` takes them.
     """
-    from analysis.report import write_report
+    from analysis.report import Wanted, write_report
     from db.frames import read_frames, read_judged
     from db.runs import find_run
     from paretoken.comparing import comparing
@@ -95,10 +114,59 @@ def write(connection: "Connection", run_id: str, out: Path, *, people: Path | No
             calls=frames.calls,
             strategies=frames.strategies,
             options=options(run["experiment"]),
-            simulated=run["simulated"],
+            wanted=Wanted(
+                page=page,
+                parquet=parquet,
+                title=f"Run {run_id}",
+                provenance=provenance(run, frames.calls),
+                simulated=run["simulated"],
+            ),
         )
     except OSError as error:
         raise InputError(f"{out}: cannot be written ({error.strerror}). {_OTHER_FOLDER}") from None
+
+
+def provenance(run: "Row", calls: "pl.DataFrame") -> dict[str, str]:
+    """Where the numbers of a run come from; holds no key and no address."""
+    from importlib.metadata import version
+
+    experiment = run["experiment"]
+    models = sorted(calls["model"].drop_nulls().unique())
+    answered = calls["status"].value_counts(sort=True)
+    facts = {
+        "Run": run["run_id"],
+        "Platform": run["source_platform"],
+        "State": run["state"],
+        "Experiment hash": run["experiment_hash"],
+        "Prompts hash": run["prompts_hash"],
+        "Models": ", ".join(models),
+        "Prices (USD per 1,000,000 tokens)": _prices(experiment.get("prices", {}), models),
+        "Calls by status": ", ".join(f"{count:,} {status}" for status, count in answered.iter_rows()),
+        "Started": f"{run['created_at'].astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC",
+        "Finished": f"{run['finished_at'].astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+        if run["finished_at"]
+        else "not yet",
+        "Reported": f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC",
+        "Code": f"paretoken {version('paretoken')}",
+    }
+    return {name: fact or "none" for name, fact in facts.items()}
+
+
+def _prices(prices: Mapping[str, Mapping[str, Any]], models: Sequence[str]) -> str:
+    told = []
+    for model in models:
+        price = prices.get(model)
+        listed = (
+            "unknown"
+            if price is None
+            else ", ".join(
+                f"{name.removesuffix('_usd_per_1m')} {value:g}"
+                for name, value in price.items()
+                if value is not None
+            )
+        )
+        told.append(f"{model}: {listed}")
+    return "; ".join(told)
 
 
 def options(experiment: Mapping[str, Any]) -> "Options":
@@ -135,8 +203,12 @@ def show(summary: "ReportSummary", *, simulated: bool = False, more: Sequence[st
     for line in (*summary.notes, *summary.warnings):
         console.print(Text(terminal_text(line)))
     if summary.files:
-        names = ", ".join([*more, *(path.name for path in summary.files)])
-        console.print(Text(f"Files in {summary.files[0].parent}: {names}"))
+        out = summary.files[0].parent
+        names = [*more, *(path.name for path in summary.files if path.parent == out)]
+        names += ["charts/"] if any(path.parent != out for path in summary.files) else []
+        console.print(Text(f"Files in {out}: {', '.join(names)}"))
+        if (out / PAGE) in summary.files:
+            console.print(Text(f"Look at {(out / PAGE).resolve()}"))
 
 
 def table(rows: "Sequence[ScalingRow]", *, width: int) -> "Table":

@@ -17,7 +17,7 @@ import typer
 
 from paretoken.errors import RunFailed
 from paretoken.processes import LEASE_S
-from paretoken.reporting import Out, folder, options, show, writable, write
+from paretoken.reporting import Out, Page, folder, options, show, writable, write
 
 if TYPE_CHECKING:
     from db.connection import Connection
@@ -41,12 +41,14 @@ SERVED = "served.jsonl"
 
 def run(
     experiment: Annotated[Path, typer.Argument(help="Experiment file (TOML).")],
+    *,
     out: Out = None,
     run_id: Annotated[
         str | None, typer.Option(help="Name of the run; default: the file's, or made from it.")
     ] = None,
     workers: Workers = 2,
     concurrency: Concurrency = 64,
+    page: Page = True,
 ) -> None:
     """Run an experiment, or continue it where it stopped, and write its tables.
 
@@ -55,10 +57,10 @@ def run(
 
     Example: paretoken run my.toml
     """
-    run_experiment(experiment, out=out, run_id=run_id, workers=workers, concurrency=concurrency)
+    run_experiment(experiment, out=out, run_id=run_id, workers=workers, concurrency=concurrency, page=page)
 
 
-def demo(out: Out = None, workers: Workers = 2, concurrency: Concurrency = 64) -> None:
+def demo(out: Out = None, workers: Workers = 2, concurrency: Concurrency = 64, page: Page = True) -> None:
     """Run the arena example on a simulated gateway: no key, no cost, about a minute. Every demo is a run of its own.
 
     Example: paretoken demo --out demo
@@ -71,6 +73,7 @@ def demo(out: Out = None, workers: Workers = 2, concurrency: Concurrency = 64) -
             workers=workers,
             concurrency=concurrency,
             latency_ms=DEMO_LATENCY_MS,
+            page=page,
         )
 
 
@@ -82,6 +85,7 @@ def run_experiment(
     workers: int,
     concurrency: int,
     latency_ms: float = 0.0,
+    page: bool = True,
 ) -> None:
     """Everything from the file to the tables. What it starts it stops, whatever happens.
 
@@ -109,7 +113,9 @@ def run_experiment(
         simulated = None
         if gateway.simulate:
             simulated = stack.enter_context(_simulated_gateway(loaded, logs / SERVED, latency_ms))
-        work = Work(services=services, loaded=loaded, key=key, simulated=simulated, logs=logs, files=files)
+        work = Work(
+            services=services, loaded=loaded, key=key, simulated=simulated, logs=logs, files=files, page=page
+        )
         seen = _work(work, workers=workers, concurrency=concurrency)
     _end(seen)
 
@@ -147,6 +153,7 @@ class Work:
     simulated: "SimulatedGateway | None"
     logs: Path
     files: Path
+    page: bool
 
     @property
     def base_url(self) -> str | None:
@@ -164,7 +171,7 @@ def _work(work: Work, *, workers: int, concurrency: int) -> "Progress":
         write_ledger(connection, planned.run_id, work.files / LEDGER)
         if work.simulated:
             _copy(work.logs / SERVED, work.files / SERVED)
-        summary = write(connection, planned.run_id, work.files)
+        summary = write(connection, planned.run_id, work.files, page=work.page)
     show(
         summary,
         simulated=work.simulated is not None,

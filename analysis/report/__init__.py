@@ -1,8 +1,8 @@
 """Reports: the only part of `analysis` that writes files. Each file is there as a whole or not at all."""
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,25 @@ import polars as pl
 
 from analysis import cautions
 from analysis.options import Options
-from analysis.report.files import write_chunks, write_csv, write_json_list
+from analysis.report.arena_table import arena_markdown
+from analysis.report.files import write_chunks, write_csv, write_json_list, write_parquet
 from analysis.report.scaling_table import ScalingRow, scaling_markdown, scaling_rows
 from analysis.study import Study, study
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What a report holds besides its tables, and what it says about itself."""
+
+    page: bool = True
+    """Also `report.html` and `charts/`, which take some seconds."""
+    parquet: bool = False
+    """Also every table as `NAME.parquet`."""
+    title: str = "Analysis"
+    provenance: Mapping[str, str] = field(default_factory=dict)
+    """Facts about where the numbers come from, by their name."""
+    simulated: bool = False
+    """The answers come from a simulated gateway; the report says so."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,14 +55,14 @@ def write_report(
     judges: pl.DataFrame | None = None,
     compared_by: str = "",
     options: Options | None = None,
-    simulated: bool = False,
+    wanted: Wanted | None = None,
 ) -> ReportSummary:
     """Analyse and write everything into the folder `out`.
 
     Args:
         out: made if it is not there.
         outcomes, calls, strategies, comparisons, rankings, judges, compared_by, options: as `study.study` takes them.
-        simulated: the answers come from a simulated gateway; the report says so.
+        wanted: what is written besides the tables.
 
     Raises:
         AnalysisError: one line for the user.
@@ -62,20 +78,53 @@ def write_report(
         compared_by=compared_by,
         options=options or Options(),
     )
-    return write_study(out, found, simulated=simulated)
+    return write_study(out, found, wanted or Wanted())
 
 
-def write_study(out: Path, found: Study, *, simulated: bool = False) -> ReportSummary:
+def write_study(out: Path, found: Study, wanted: Wanted) -> ReportSummary:
     """Write the files of an analysis that is done."""
     rows, notes, warnings = scaling_rows(found), cautions.notes(found), cautions.warnings(found)
-    markdown = scaling_markdown(found, notes=notes, warnings=warnings, simulated=simulated)
+    markdown = scaling_markdown(found, notes=notes, warnings=warnings, simulated=wanted.simulated)
     files = (
         *(write_csv(out / f"{name}.csv", table) for name, table in found.tables.items()),
         write_chunks(out / "diagnostics.json", [_diagnostics(found, warnings)]),
         write_json_list(out / "arena_results.json", _arena_results(found.trials)),
         write_chunks(out / "scaling_table.md", [markdown]),
+        write_chunks(out / "arena_table.md", [arena_markdown(found, simulated=wanted.simulated)]),
     )
+    if wanted.parquet:
+        files += tuple(write_parquet(out / f"{name}.parquet", table) for name, table in found.tables.items())
+    if wanted.page:
+        files += _write_page(out, found, wanted, rows=rows, notes=notes, warnings=warnings)
     return ReportSummary(files=files, rows=rows, notes=notes, warnings=warnings, refusal=found.refusal)
+
+
+def _write_page(
+    out: Path,
+    found: Study,
+    wanted: Wanted,
+    *,
+    rows: tuple[ScalingRow, ...],
+    notes: tuple[str, ...],
+    warnings: tuple[str, ...],
+) -> tuple[Path, ...]:
+    # Only here: the libraries that draw take a second to load.
+    from analysis.report.charts import charts
+    from analysis.report.page import page
+    from analysis.report.rendering import write_drawings
+
+    drawn = charts(found)
+    text = page(
+        found,
+        drawn,
+        rows=rows,
+        notes=notes,
+        warnings=warnings,
+        title=wanted.title,
+        provenance=wanted.provenance,
+        simulated=wanted.simulated,
+    )
+    return (write_chunks(out / "report.html", [text]), *write_drawings(out / "charts", drawn))
 
 
 def _diagnostics(found: Study, warnings: tuple[str, ...]) -> str:

@@ -1,5 +1,6 @@
 """Files that are there as a whole or not at all, with text made safe for where it is read."""
 
+import io
 import json
 import os
 import tempfile
@@ -14,10 +15,19 @@ from analysis.safetext import csv_text
 
 def write_chunks(path: Path, chunks: Iterable[str]) -> Path:
     """Write UTF-8 text under a temporary name in the same folder, then rename it into place."""
+    return _write(path, (chunk.encode("utf-8") for chunk in chunks))
+
+
+def write_bytes(path: Path, content: bytes) -> Path:
+    """The same for what is no text."""
+    return _write(path, [content])
+
+
+def _write(path: Path, chunks: Iterable[bytes]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+        with os.fdopen(handle, "wb") as file:
             file.writelines(chunks)
         # mkstemp files are private; a report is for whoever may read the folder.
         umask = os.umask(0)
@@ -35,6 +45,13 @@ def write_csv(path: Path, table: pl.DataFrame) -> Path:
     texts = [name for name, dtype in table.schema.items() if dtype == pl.String]
     safe = table.with_columns(_safe_column(table[name]) for name in texts)
     return write_chunks(path, [safe.with_columns(pl.col(pl.Float64).round_sig_figs(12)).write_csv()])
+
+
+def write_parquet(path: Path, table: pl.DataFrame) -> Path:
+    """Write a table as Parquet: exact numbers and texts, unknown is null."""
+    buffer = io.BytesIO()
+    table.write_parquet(buffer)
+    return write_bytes(path, buffer.getvalue())
 
 
 def write_json_list(path: Path, rows: Iterable[Mapping[str, Any]]) -> Path:

@@ -4,8 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import polars as pl
-
+from analysis.report.columns import UNKNOWN
 from analysis.safetext import markdown_cell
 from analysis.study import Study
 
@@ -20,8 +19,6 @@ HEADERS = (
     "Marginal Elo / 1K",
     "Verdict",
 )
-
-_UNKNOWN = "–"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +48,7 @@ class ScalingRow:
             parts[0] += f" ({number} more tasks)"
         if self.recommended:
             parts.append("recommended")
-        return ", ".join(part for part in parts if part) or _UNKNOWN
+        return ", ".join(part for part in parts if part) or UNKNOWN
 
     def texts(self) -> tuple[str, ...]:
         """The row as text, one for each of `HEADERS`; not yet escaped for any medium."""
@@ -59,7 +56,7 @@ class ScalingRow:
             self.strategy,
             f"{self.ok_trials:,}",
             f"{self.ok_calls:,}",
-            _UNKNOWN if self.success_rate is None else f"{100 * self.success_rate:.1f} %",
+            UNKNOWN if self.success_rate is None else f"{100 * self.success_rate:.1f} %",
             _number(self.avg_total_tokens, ",.1f"),
             self._elo(),
             _number(self.elo_per_1k, ",.1f"),
@@ -69,7 +66,7 @@ class ScalingRow:
 
     def _elo(self) -> str:
         if self.elo is None:
-            return _UNKNOWN
+            return UNKNOWN
         if self.elo_low is None or self.elo_high is None:
             return f"{self.elo:,.1f}"
         return f"{self.elo:,.1f} ({_limit(self.elo_low)} to {_limit(self.elo_high)})"
@@ -93,7 +90,7 @@ def scaling_rows(study: Study) -> tuple[ScalingRow, ...]:
 def scaling_markdown(
     study: Study, *, notes: Sequence[str], warnings: Sequence[str], simulated: bool = False
 ) -> str:
-    """The table as Markdown, with how it was made, what to be careful about, and the cost at a glance."""
+    """The table as Markdown, with how it was made and what to be careful about."""
     lines = ["# Scaling table", ""]
     if simulated:
         lines += [f"> **{SIMULATED}**", ""]
@@ -101,7 +98,7 @@ def scaling_markdown(
     lines += [
         "| " + " | ".join(markdown_cell(text) for text in row.texts()) + " |" for row in scaling_rows(study)
     ]
-    lines += _section("Notes", notes) + _section("Warnings", warnings) + _cost(study.tables["cost_summary"])
+    lines += _section("Notes", notes) + _section("Warnings", warnings)
     return "\n".join(lines) + "\n"
 
 
@@ -111,31 +108,6 @@ SIMULATED = (
 )
 
 
-def _cost(summary: pl.DataFrame) -> list[str]:
-    """This run against the reference cost."""
-    if summary.height == 0:
-        return []
-    run = summary.row(-1, named=True)
-    reference = f"{run['reference_cost_usd']:g} USD"
-    rows = [
-        ("Tasks × strategies", f"{run['tasks']:,}", ""),
-        ("Confirmed successes", f"{run['confirmed_successes']:,} of {run['trials']:,} trials", ""),
-        ("Median tokens", _number(run["median_tokens"], ",.1f"), ""),
-        ("Median cost", _number(run["median_cost_usd"], ".6g") + " USD", reference),
-        ("Tasks above the reference", _number(run["tasks_above_reference"], ",d"), ""),
-    ]
-    return [
-        "",
-        "## Cost against the reference",
-        "",
-        "| | This run | Reference |",
-        "|---|---:|---:|",
-        *(f"| {' | '.join(row)} |" for row in rows),
-        "",
-        "The reference comes from another task set; it is something to compare with, no target.",
-    ]
-
-
 def _section(title: str, sentences: Sequence[str]) -> list[str]:
     if not sentences:
         return []
@@ -143,7 +115,7 @@ def _section(title: str, sentences: Sequence[str]) -> list[str]:
 
 
 def _number(value: float | None, form: str) -> str:
-    return _UNKNOWN if value is None else format(value, form)
+    return UNKNOWN if value is None else format(value, form)
 
 
 def _limit(value: float) -> str:

@@ -30,7 +30,7 @@ def analyze(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     monkeypatch.setattr(cli, "COMMANDS", commands)
 
     def run(*arguments: object) -> Analyzed:
-        words = ["paretoken", "analyze", *map(str, arguments), "--out", str(tmp_path / "out")]
+        words = ["paretoken", "analyze", *map(str, arguments), "--no-page", "--out", str(tmp_path / "out")]
         monkeypatch.setattr("sys.argv", words)
         with pytest.raises(SystemExit) as end:
             cli.main()
@@ -118,10 +118,12 @@ def test_every_output_of_a_small_table(analyze, tmp_path: Path) -> None:
     assert {path.name for path in found.out.iterdir()} == {
         *(f"{name}.csv" for name in ("comparisons", "elo_table", "strategy_tokens", "elo_per_token")),
         *(f"{name}.csv" for name in ("token_buckets", "cost_summary", "cost_split", "pareto", "pairs")),
-        *(f"{name}.csv" for name in ("net_benefit", "estimators")),
+        *(f"{name}.csv" for name in ("net_benefit", "estimators", "win_shares", "categories")),
+        *(f"{name}.csv" for name in ("cost_distribution", "cost_tail", "dearest")),
         "diagnostics.json",
         "arena_results.json",
         "scaling_table.md",
+        "arena_table.md",
     }
     assert [row["strategy"] for row in found.table("elo_table")] == ["a", "b"]
     again = analyze("--comparisons", found.out / "comparisons.csv")

@@ -43,7 +43,7 @@ def table(path: Path) -> list[dict[str, str]]:
 @pytest.mark.timeout(600)
 def test_a_judged_run_and_what_people_say_of_it(paretoken: CommandLine) -> None:
     path = write_experiment(paretoken.folder, tasks=6, strategies=STRATEGIES + JUDGES)
-    done = paretoken("run", path, "--out", paretoken.folder / "out", "--workers", "1")
+    done = paretoken("run", path, "--no-page", "--out", paretoken.folder / "out", "--workers", "1")
     assert done.returncode == 0, done.stderr
     # One pair in both orders on each of six tasks; two rankings of each.
     assert "Judge referee: up to 12 calls when the trials are over, at most $0." in done.stderr
@@ -69,18 +69,22 @@ def test_a_judged_run_and_what_people_say_of_it(paretoken: CommandLine) -> None:
 
     people = paretoken.folder / "people.csv"
     people.write_text("task_id,winner,loser,tie\nt00001,plain,cot,no\nt00002,cot,plain,yes\n")
-    shown = paretoken.must("report", "test", "--out", paretoken.folder / "p", "--comparisons", people)
+    shown = paretoken.must(
+        "report", "test", "--no-page", "--out", paretoken.folder / "p", "--comparisons", people
+    )
     assert "Compared by people: people.csv." in shown
     assert len(table(paretoken.folder / "p" / "comparisons.csv")) == 2
     people.write_text("task_id,winner,loser\nt00001,plain,cot\nt00002,plane,cot\n")
-    refused = paretoken("report", "test", "--out", paretoken.folder / "p", "--comparisons", people)
+    refused = paretoken(
+        "report", "test", "--no-page", "--out", paretoken.folder / "p", "--comparisons", people
+    )
     assert refused.returncode == 2
     assert "people.csv:3: unknown strategy 'plane' in winner; the run has plain, cot." in refused.stderr
 
     # What ranks may change afterwards; nothing is asked anew.
     text = path.read_text()
     path.write_text(text.replace("[[strategies]]", '[ranking]\nuse = "checks"\n[[strategies]]', 1))
-    again = paretoken("run", path, "--out", paretoken.folder / "out", "--workers", "1")
+    again = paretoken("run", path, "--no-page", "--out", paretoken.folder / "out", "--workers", "1")
     assert again.returncode == 0, again.stderr
     assert "Compared by the checks." in again.stdout
     ledger = (paretoken.folder / "out" / "ledger.jsonl").read_text().splitlines()

@@ -18,7 +18,7 @@ RERUNS = "reruns_on_failed_check = 1"
 def run(paretoken: CommandLine) -> CommandLine:
     """A run of 20 tasks of which a small model gets some wrong twice."""
     file = write_experiment(paretoken.folder, tasks=20, top=RERUNS)
-    done = paretoken("run", file, "--out", "out")
+    done = paretoken("run", file, "--no-page", "--out", "out")
     assert done.returncode in (0, 1), done.stderr
     return paretoken
 
@@ -82,7 +82,7 @@ def test_a_person_decides_what_failed_twice(run: CommandLine, connection: Connec
     # Or they are tried once more.
     run.must("retry", "test", "--status", "review")
     assert listed(run) == []
-    done = run("run", run.folder / "experiment.toml", "--out", "out")
+    done = run("run", "--no-page", run.folder / "experiment.toml", "--out", "out")
     assert done.returncode in (0, 1), done.stderr
     rows = [json.loads(line) for line in (run.folder / "out" / "ledger.jsonl").read_text().splitlines()]
     assert {(row["purpose"], row["retry_reason"]) for row in rows if row["try"] == 3} == {

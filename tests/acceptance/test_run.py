@@ -31,13 +31,13 @@ def test_a_run_is_not_repeated_and_a_changed_one_is_refused(paretoken: CommandLi
     file = write_experiment(paretoken.folder, tasks=20, strategies=STRATEGIES)
     text = file.read_text()
     file.write_text(text[: text.index("[prices")] + text[text.index("[[strategies]]") :])
-    first = paretoken("run", file, "--out", "first")
+    first = paretoken("run", file, "--no-page", "--out", "first")
     assert first.returncode == 0, first.stderr
     # A missing price is no error: cost is unknown, which is said once.
     assert first.stderr.count("No price for sim-small") == 1
     assert {row["avg_cost_usd"] for row in rows_of(paretoken.folder / "first")} == {""}
 
-    again = paretoken("run", file, "--out", "again")
+    again = paretoken("run", file, "--no-page", "--out", "again")
     assert again.returncode == 0, again.stderr
     assert "continues" in again.stderr
     assert read(paretoken.folder, "again/ledger.jsonl") == read(paretoken.folder, "first/ledger.jsonl")
@@ -45,7 +45,7 @@ def test_a_run_is_not_repeated_and_a_changed_one_is_refused(paretoken: CommandLi
     assert read(paretoken.folder, "again/served.jsonl").count("\n") == 80
 
     file.write_text(file.read_text().replace("temperature = 0.0", "temperature = 0.5"))
-    changed = paretoken("run", file, "--out", "changed")
+    changed = paretoken("run", file, "--no-page", "--out", "changed")
     assert changed.returncode == 2
     *_, last = changed.stderr.splitlines()
     assert "'test' was planned from another experiment" in last
@@ -75,7 +75,7 @@ def test_a_run_that_was_interrupted_goes_on_where_it_stopped(
             strategies=STRATEGIES,
             more="[limits]\nconcurrency = 4\n",
         )
-        first = paretoken.start("run", file, "--out", "out", TEST_GATEWAY_KEY=key)
+        first = paretoken.start("run", file, "--no-page", "--out", "out", TEST_GATEWAY_KEY=key)
         assert first.stderr is not None
         # Answers have come in, and more are on their way.
         while ": 0 done" in (line := first.stderr.readline()) or "trials; calls" not in line:
@@ -85,7 +85,7 @@ def test_a_run_that_was_interrupted_goes_on_where_it_stopped(
         assert first.returncode == 130, said
         assert "Traceback" not in said
         assert json.loads(paretoken("status", "test", "--json").stdout)["state"] == "paused"
-        paretoken.must("run", file, "--out", "out", TEST_GATEWAY_KEY=key)
+        paretoken.must("run", file, "--no-page", "--out", "out", TEST_GATEWAY_KEY=key)
         served = sorted(row["response_id"] for row in gateway.record() if row["served"])
     rows = [json.loads(line) for line in read(paretoken.folder, "out/ledger.jsonl").splitlines()]
     # 40 x (1 + 3) calls, each paid for once.
@@ -98,6 +98,7 @@ def test_the_arena_on_a_third_partys_gateway(paretoken: CommandLine) -> None:
         done = paretoken(
             "run",
             arena_at(address, paretoken.folder),
+            "--no-page",
             "--out",
             "out",
             TAOTOKEN_API_KEY="sk-llmock-0123456789",

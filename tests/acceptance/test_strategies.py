@@ -21,7 +21,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 def test_all_strategies_over_the_arena(paretoken: CommandLine, connection: Connection) -> None:
     shutil.copytree(EXAMPLES, paretoken.folder / "examples")
     file = paretoken.folder / "examples" / "strategies.toml"
-    done = paretoken("run", file, "--out", "out")
+    done = paretoken("run", file, "--no-page", "--out", "out")
     assert done.returncode == 0, done.stderr
     rows = lines(paretoken.folder / "out" / "ledger.jsonl")
     planned = {one.name: one.strategy for one in load(file).strategies}

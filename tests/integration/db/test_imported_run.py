@@ -144,7 +144,7 @@ def test_import_status_report_and_export_by_command(
     # One of its trials has no answer.
     assert run_cli(monkeypatch, "status", "ours") == 1
     assert b"trials: 5 ok, 1 failed" in capfdbinary.readouterr().out
-    assert run_cli(monkeypatch, "report", "ours", "--out", str(tmp_path / "report")) == 0
+    assert run_cli(monkeypatch, "report", "ours", "--no-page", "--out", str(tmp_path / "report")) == 0
     with (tmp_path / "report" / "strategy_tokens.csv").open() as file:
         tokens = {line["strategy"]: line for line in csv.DictReader(file)}
     # sc_k2: two calls of 120 tokens for each task

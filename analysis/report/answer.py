@@ -1,0 +1,66 @@
+"""The answer in a few sentences: which strategy to use, why, and what is not settled."""
+
+from collections.abc import Sequence
+
+from analysis.report.scaling_table import ScalingRow
+from analysis.study import Study
+
+
+def answer(study: Study, rows: Sequence[ScalingRow]) -> tuple[str, ...]:
+    """Sentences for a reader who reads nothing else; not yet escaped for any medium.
+
+    Args:
+        rows: the scaling table, the cheapest strategy first.
+    """
+    best = next((row for row in rows if row.recommended), None)
+    if best is None:
+        why = study.refusal or "for no strategy are both tokens and Elo known."
+        return (f"No strategy can be recommended: {why}",)
+    return (_choice(study, rows, best), *_price(study, best), *_frontier(study, best), *_unsettled(rows))
+
+
+def _choice(study: Study, rows: Sequence[ScalingRow], best: ScalingRow) -> str:
+    threshold = f"{study.options.threshold:g} Elo per 1,000 tokens"
+    if best.strategy == rows[0].strategy:
+        return f"Use {best.strategy}: no step to a strategy with more tokens buys {threshold}."
+    return f"Use {best.strategy}: it is the last strategy whose extra tokens still buy {threshold}."
+
+
+def _price(study: Study, best: ScalingRow) -> list[str]:
+    cost = dict(study.tables["strategy_tokens"].select("strategy", "avg_cost_usd").iter_rows())[best.strategy]
+    parts = [
+        None
+        if best.success_rate is None
+        else f"succeeds in {100 * best.success_rate:.1f} % of its judged trials",
+        None if best.avg_total_tokens is None else f"uses {best.avg_total_tokens:,.1f} tokens per trial",
+        "costs an unknown amount" if cost is None else f"costs {cost:,.6g} USD per trial",
+    ]
+    told = [part for part in parts if part]
+    return [f"It {', '.join(told[:-1])} and {told[-1]}." if len(told) > 1 else f"It {told[0]}."]
+
+
+def _frontier(study: Study, best: ScalingRow) -> list[str]:
+    row = next(
+        row for row in study.tables["pareto"].iter_rows(named=True) if row["strategy"] == best.strategy
+    )
+    if row["cost_usd"] is None or row["p_on_frontier"] is None:
+        return []
+    where = "is on" if row["on_frontier"] else "is not on"
+    return [
+        f"It {where} the frontier of cost and success, and is on it in {100 * row['p_on_frontier']:.1f} % of the "
+        "resampled sets of tasks."
+    ]
+
+
+def _unsettled(rows: Sequence[ScalingRow]) -> list[str]:
+    open_ones = [row for row in rows if row.assessment == "cannot tell yet"]
+    if not open_ones:
+        return []
+    names = ", ".join(row.strategy for row in open_ones)
+    needed = [row.more_tasks for row in open_ones if row.more_tasks]
+    more = (
+        f"; about {max(needed):,} more tasks would settle all of it"
+        if needed and max(needed) <= 10_000
+        else ""
+    )
+    return [f"Not settled by these tasks is the step to {names}{more}."]
