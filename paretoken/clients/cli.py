@@ -44,6 +44,10 @@ def write(
         str | None,
         typer.Option("--small-model", help="Claude Code's model for small things; default: the same."),
     ] = None,
+    claude_base_url: Annotated[
+        str | None,
+        typer.Option("--claude-base-url", help="Where /v1/messages is; default: the base URL without /v1."),
+    ] = None,
     codex_base_url: Annotated[
         str | None,
         typer.Option("--codex-base-url", help="Where /responses is; default: the base URL with /v1."),
@@ -69,7 +73,11 @@ def write(
 
     target = require_gateway(experiment, model=model, environment=os.environ)
     gateway = writing.gateway_of(
-        target, small_model=small_model, codex_base_url=codex_base_url, codex_version=codex_version
+        target,
+        small_model=small_model,
+        claude_base_url=claude_base_url,
+        codex_base_url=codex_base_url,
+        codex_version=codex_version,
     )
     secret = read_key(target.key_variable).secret if show_key else None
     made = writing.files(client.value, gateway)

@@ -23,6 +23,7 @@ class Gateway:
     """What every client needs to know; no key."""
 
     base_url: str
+    claude_base_url: str
     codex_base_url: str
     key_variable: str
     model: str
@@ -37,7 +38,7 @@ class Gateway:
 
     def claude_settings(self) -> Mapping[str, str]:
         return {
-            "base_url": self.base_url,
+            "base_url": self.claude_base_url,
             "key_variable": self.key_variable,
             "model": self.model,
             "small_model": self.small_model,
@@ -54,20 +55,26 @@ class Gateway:
 
 
 def gateway_of(
-    target: Target, *, small_model: str | None, codex_base_url: str | None, codex_version: str | None
+    target: Target,
+    *,
+    small_model: str | None,
+    claude_base_url: str | None,
+    codex_base_url: str | None,
+    codex_version: str | None,
 ) -> Gateway:
     """What the files are made from.
 
     Raises:
         InputError: the base URL is not fit to be written into files.
     """
-    for url in (target.base_url, codex_base_url):
+    for url in (target.base_url, claude_base_url, codex_base_url):
         findings, _ = check_base_url(url, variable=BASE_URL)
         if url is not None and findings[0].level == "failure":
             raise InputError(f"base URL: {findings[0].seen}. {findings[0].do}")
     assert target.base_url is not None
     return Gateway(
         base_url=target.base_url,
+        claude_base_url=without_v1(claude_base_url or target.base_url),
         codex_base_url=codex_base_url or with_v1(target.base_url),
         key_variable=target.key_variable,
         model=target.models[0],
@@ -100,14 +107,14 @@ def files(app: App, gateway: Gateway) -> dict[str, str]:
 
 def endpoints(app: App, gateway: Gateway) -> list[str]:
     """What the gateway must serve for these clients, a line each."""
-    claude = f"Claude Code calls {claude_code.endpoint(gateway.base_url)}"
+    claude = f"Claude Code calls {claude_code.endpoint(gateway.claude_base_url)}"
     other = f"Codex calls {codex.endpoint(gateway.codex_base_url, chat=gateway.codex_chat)}"
     return {"claude-code": [claude], "codex": [other]}.get(app, [claude, other])
 
 
 def links(gateway: Gateway, *, secret: str) -> list[str]:
     """CC Switch's import links, with the key in them."""
-    places = {"claude": without_v1(gateway.base_url), "codex": gateway.codex_base_url}
+    places = {"claude": gateway.claude_base_url, "codex": gateway.codex_base_url}
     return [
         cc_switch.import_link(
             app, name=gateway.name, endpoint=places[app], secret=secret, model=gateway.model

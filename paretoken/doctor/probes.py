@@ -1,7 +1,8 @@
 """What the gateway answers: models, one tiny call, a stream, and what agent clients need of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from typing import Any
 
 from analysis.usage import Usage
 from paretoken.doctor.address import alternatives, with_v1, without_v1
@@ -9,6 +10,11 @@ from paretoken.doctor.requests import TINY_TOKENS, Endpoint, Problem, Requests, 
 from paretoken.doctor.target import Target
 from paretoken.findings import Finding, failure, ok, warning
 from workers.gateway.outcome import Outcome
+
+MESSAGES = "/v1/messages"
+"""What Claude Code adds to its base URL."""
+RESPONSES = "/responses"
+"""What Codex adds."""
 
 _SHOWN_CHARS = 80
 _NEAREST = 3
@@ -77,7 +83,8 @@ async def _check(target: Target, base_url: str, requests: Requests, findings: li
             wanted=target.stream,
         )
     )
-    findings += await _clients(base_url, model, requests)
+    async for found_client in _clients(base_url, model, requests):
+        findings.append(found_client)
 
 
 def _wrong_place(answer: Problem, listed: list[str] | Problem) -> bool:
@@ -186,25 +193,37 @@ def _stream(answer: Outcome | Problem, *, wanted: bool) -> Finding:
     return ok("stream", f"with usage: {_tokens(answer.usage)}")
 
 
-async def _clients(base_url: str, model: str, requests: Requests) -> list[Finding]:
-    """Which agent clients the gateway can serve besides this program."""
+async def _clients(base_url: str, model: str, requests: Requests) -> AsyncIterator[Finding]:
+    """Which agent clients the gateway can serve besides this program, and where."""
     said = [{"role": "user", "content": "Reply with the single word: ready"}]
-    messages = {"model": model, "max_tokens": TINY_TOKENS, "messages": said}
-    responses = {"model": model, "max_output_tokens": TINY_TOKENS, "input": said, "store": False}
-    claude = await requests.endpoint(
-        f"{without_v1(base_url)}/v1/messages", messages, {"anthropic-version": "2023-06-01"}
-    )
-    codex = await requests.endpoint(f"{base_url.rstrip('/')}/responses", responses, {})
-    if not codex.serves and with_v1(base_url) != base_url.rstrip("/"):
-        codex = await requests.endpoint(f"{with_v1(base_url)}/responses", responses, {})
-    return [
-        _client("Claude Code", claude, setting=f"ANTHROPIC_BASE_URL = {without_v1(base_url)}"),
-        _client("Codex", codex, setting=f"base_url = {codex.url.removesuffix('/responses')}"),
-    ]
+    root, plain = without_v1(base_url), base_url.rstrip("/")
+    body: dict[str, Any] = {"model": model, "max_tokens": TINY_TOKENS, "messages": said}
+    headers = {"anthropic-version": "2023-06-01"}
+    tried = await _first(requests, [f"{root}{MESSAGES}", f"{root}/anthropic{MESSAGES}"], body, headers)
+    yield _client("Claude Code", tried, setting="ANTHROPIC_BASE_URL", route=MESSAGES)
+    body = {"model": model, "max_output_tokens": TINY_TOKENS, "input": said, "store": False}
+    places = dict.fromkeys([f"{plain}{RESPONSES}", f"{with_v1(base_url)}{RESPONSES}"])
+    yield _client("Codex", await _first(requests, places, body, {}), setting="base_url", route=RESPONSES)
 
 
-def _client(name: str, endpoint: Endpoint, *, setting: str) -> Finding:
-    if endpoint.serves:
-        return ok(name, f"{endpoint.url} answers ({endpoint.said}); {setting}")
+async def _first(
+    requests: Requests, urls: Iterable[str], body: Mapping[str, Any], headers: Mapping[str, str]
+) -> list[Endpoint]:
+    """What is at these places, up to the first that serves such requests."""
+    tried: list[Endpoint] = []
+    for url in urls:
+        tried.append(await requests.endpoint(url, body, headers))
+        if tried[-1].serves:
+            break
+    return tried
+
+
+def _client(name: str, tried: Sequence[Endpoint], *, setting: str, route: str) -> Finding:
+    last = tried[-1]
+    if last.serves:
+        return ok(name, f"{last.url} answers ({last.said}); {setting} = {last.url.removesuffix(route)}")
+    seen = f"neither is served: {', '.join(f'{one.url} ({one.said})' for one in tried)}"
+    if len(tried) == 1:
+        seen = f"{last.url} is not served ({last.said})"
     do = f"{name} cannot use this gateway. Strategies that do not run {name} are not concerned."
-    return warning(name, f"{endpoint.url} is not served ({endpoint.said})", do)
+    return warning(name, seen, do)

@@ -85,12 +85,12 @@ def _other_keys(target: Target, environment: Mapping[str, str]) -> Iterator[Find
 
 
 def same_gateway(one: str, other: str) -> bool:
-    """Whether two base URLs differ in spelling, in `/v1` or in a query alone."""
+    """Whether two base URLs differ in spelling, in `/v1`, `/anthropic` or a query alone."""
     return _place(one) == _place(other)
 
 
 def _place(url: str) -> str:
-    return re.sub(r"(/v1)?/*$", "", url.strip().partition("?")[0]).lower()
+    return re.sub(r"(/anthropic)?(/v1)?/*$", "", url.strip().partition("?")[0]).lower()
 
 
 def secrets_in(environment: Mapping[str, str], *names: str) -> list[str]:

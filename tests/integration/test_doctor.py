@@ -182,13 +182,23 @@ CASES = {
         odd=Odd(responses_at=None, messages_at=None),
         what="Codex",
         level="warning",
-        says=("{place}/api/v1/responses is not served (HTTP 404", "Codex cannot use this gateway"),
+        says=(
+            "neither is served: {place}/api/responses (HTTP 404",
+            "{place}/api/v1/responses (HTTP 404",
+            "Codex cannot use this gateway",
+        ),
     ),
     "no Anthropic messages": Case(
         odd=Odd(messages_at=None),
         what="Claude Code",
         level="warning",
-        says=("{place}/api/v1/messages is not served",),
+        says=("neither is served: {place}/api/v1/messages (HTTP 404", "{place}/api/anthropic/v1/messages"),
+    ),
+    "Anthropic messages at a place of their own": Case(
+        odd=Odd(messages_at="/api/anthropic/v1/messages"),
+        what="Claude Code",
+        level="ok",
+        says=("ANTHROPIC_BASE_URL = {place}/api/anthropic",),
     ),
     "OPENAI_API_KEY of another": Case(
         variables={"OPENAI_API_KEY": OTHER},

@@ -123,6 +123,14 @@ def test_codex_of_a_version(told: Told, tmp_path: Path, version: str, wire: str)
     assert f"Codex calls https://gw.example/openai/{route}" in said
 
 
+def test_claude_code_at_a_place_of_its_own(told: Told, tmp_path: Path) -> None:
+    options = ("--app", "claude-code", "--claude-base-url", "https://gw.example/anthropic/v1/")
+    said = told("clients", "write", experiment(tmp_path), "--out", tmp_path, *options)
+    env = json.loads((tmp_path / ".claude/settings.json").read_text())["env"]
+    assert env["ANTHROPIC_BASE_URL"] == "https://gw.example/anthropic"
+    assert "Claude Code calls https://gw.example/anthropic/v1/messages" in said
+
+
 def test_import_links_are_printed_only_when_asked_for(told: Told, tmp_path: Path) -> None:
     out = tmp_path / "out"
     said = told("clients", "write", experiment(tmp_path), "--app", "cc-switch", "--out", out, "--show-key")
@@ -154,6 +162,7 @@ def test_nothing_is_overwritten_unless_forced(told: Told, tmp_path: Path) -> Non
     ("base_url", "options", "says"),
     [
         ("https://gw.example/api?utm_source=x", (), "goes on after '?'"),
+        ("https://gw.example/api", ("--claude-base-url", "gw.example"), "is no address"),
         ("https://gw.example/api", ("--codex-version", "newest"), "is no version"),
         (
             "https://gw.example/api",
