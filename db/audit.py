@@ -3,16 +3,13 @@
 Everything is read in one snapshot, by set-based SQL: `db/sql/audit.sql`. `docs/audit.md` says what is checked and why.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import datetime
 from math import isclose
 from typing import Any
 
-import psycopg
-
 from db.connection import Connection, Row
-from db.errors import UnknownTimeZone
 from db.queries import SQL
 from db.runs import find_run
 
@@ -82,7 +79,7 @@ def audit_run(connection: Connection, run_id: str) -> Audit:
         UnknownRun: there is none of that name.
     """
     with connection.transaction():
-        _snapshot(connection)
+        snapshot(connection)
         run = find_run(connection, run_id)
         at = {"run": run["id"], "most": _EXAMPLES}
         direct = connection.execute(SQL["audit_direct"], at).fetchall()
@@ -120,7 +117,8 @@ def audit_run(connection: Connection, run_id: str) -> Audit:
         )
 
 
-def _snapshot(connection: Connection) -> None:
+def snapshot(connection: Connection) -> None:
+    """Let the transaction see one state of the database, change nothing, and join large tables in memory."""
     connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
     for setting in _SETTINGS:
         connection.execute(setting)
@@ -288,70 +286,3 @@ def _apart(what: str, found: Mapping[str, Any], expected: Mapping[str, Any]) -> 
         if not isclose(found[key] or 0, value or 0, rel_tol=1e-9, abs_tol=1e-9 if key == "cost_usd" else 0)
     ]
     return f"{what} says {', '.join(apart)}" if apart else ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Billable:
-    """Calls of one day, model and key that count alike on a bill."""
-
-    day: date
-    model: str
-    key_fingerprint: str
-    what: str
-    """`used`, `retry`, `unused` or `error` with usage; `unsaid`: may be billed, usage unknown; `failed`: no usage."""
-    late: bool
-    """Ended on a later day than it began."""
-    calls: int
-    input_tokens: int
-    output_tokens: int
-    cost_usd: float
-    unpriced_calls: int
-    bound_tokens: int
-    bound_cost_usd: float | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ledger:
-    """What bills are compared with."""
-
-    run: Sequence[Billable]
-    others: Callable[[], Mapping[str, Sequence[Billable]]]
-    """Other runs at work on the same days, by name; read when it is asked."""
-
-
-def billable(connection: Connection, run_id: str, *, timezone: str) -> Ledger:
-    """The calls of a run by day in this time zone.
-
-    Raises:
-        UnknownRun: there is none of that name.
-        UnknownTimeZone: the database knows no such zone.
-    """
-    run = find_run(connection, run_id)["id"]
-    own = _billable(connection, run, timezone)
-    return Ledger(run=own, others=lambda: _neighbours(connection, run, own, timezone))
-
-
-def _billable(connection: Connection, run: int, timezone: str) -> list[Billable]:
-    try:
-        with connection.transaction():
-            _snapshot(connection)
-            rows = connection.execute(SQL["audit_billable"], {"run": run, "timezone": timezone}).fetchall()
-    except psycopg.errors.InvalidParameterValue:
-        raise UnknownTimeZone(
-            f"The database knows no time zone {timezone!r}. Name one such as UTC or Europe/Berlin."
-        ) from None
-    return [Billable(**row) for row in rows]
-
-
-def _neighbours(
-    connection: Connection, run: int, own: Sequence[Billable], timezone: str
-) -> dict[str, list[Billable]]:
-    if not own:
-        return {}
-    days = [part.day for part in own]
-    # A day more on either side: the zone is not looked at.
-    rows = connection.execute(
-        SQL["audit_neighbours"],
-        {"run": run, "since": min(days), "until": max(days), "most": 5},
-    ).fetchall()
-    return {row["run_id"]: _billable(connection, row["run"], timezone) for row in rows}

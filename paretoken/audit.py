@@ -45,7 +45,8 @@ def audit(
     Example: paretoken audit arena --bill november.csv --columns date=Day,cost_usd=Amount
     """
     from db import connection as database
-    from db.audit import audit_run, billable
+    from db.audit import audit_run
+    from db.billable import billable
     from paretoken.reconciliation import reconcile
     from paretoken.services import readable_database
 

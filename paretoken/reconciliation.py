@@ -12,7 +12,7 @@ from datetime import date, timedelta
 from itertools import combinations
 from math import inf
 
-from db.audit import Billable, Ledger
+from db.billable import Billable, Ledger
 from paretoken.bills import Charge
 
 _SURE = ("used", "retry", "unused", "error")
