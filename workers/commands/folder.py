@@ -52,5 +52,8 @@ def _content(path: Path) -> bytes | None:
         found = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return None
+    if not stat.S_ISREG(os.fstat(found).st_mode):
+        os.close(found)
+        return None
     with os.fdopen(found, "rb") as file:
-        return file.read(MAX_FILE_BYTES + 1) if stat.S_ISREG(os.fstat(found).st_mode) else None
+        return file.read(MAX_FILE_BYTES + 1)

@@ -121,7 +121,15 @@ class Reader:
                     "output_too_large", f"{self._program} printed without end and was stopped.", run
                 )
         said = f"{self._program} had not ended after wall_time_s = {wall_time_s:g} and was stopped. "
-        return self._unknown("timeout", said + _last(run, printed), run)
+        return self._unknown("timeout", said + self._why(run, printed), run)
+
+    def _why(self, run: Run, printed: str) -> str:
+        """What it waited for, if it had said so."""
+        try:
+            error = self._client.read(printed).error
+        except ReportInvalid:
+            error = None
+        return error or _last(run, printed)
 
     def _unknown(self, error: str, said: str, run: Run, disposition: Disposition = Disposition.FAIL) -> Ran:
         return Ran(
@@ -155,7 +163,7 @@ class Reader:
         )
 
     def _explain(self, error: str, said: str) -> str:
-        return self._explainer.explain(error, f"{self._client.name}: {said}")
+        return self._explainer.explain(error, said)
 
 
 def _last(run: Run, printed: str) -> str:

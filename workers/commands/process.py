@@ -1,6 +1,7 @@
 """One run of a program: started under its guardian, read within limits, ended in any case."""
 
 import asyncio
+import contextlib
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -15,11 +16,14 @@ _CHUNK = 65_536
 _GUARDIAN = str(Path(__file__).with_name("guardian.py"))
 
 
+Ended = Literal["by itself", "time", "output", "worker"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Run:
     """How a program ended, and what it printed."""
 
-    ended: Literal["by itself", "time", "output", "worker"]
+    ended: Ended
     """Or what ended it: its time was over, it printed too much, the worker stops."""
     code: int | None
     """Exit code; None where it was ended."""
@@ -28,10 +32,6 @@ class Run:
     last_words: bytes
     """The end of standard error."""
     latency_ms: int
-
-
-class _TooMuch(Exception):
-    """The program prints without end."""
 
 
 async def run_program(
@@ -50,64 +50,62 @@ async def run_program(
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         start_new_session=True,  # an interrupt from the keyboard is for the worker, which ends it
     )  # fmt: skip
-    printed, last_words = bytearray(), bytearray()
-    whole = asyncio.create_task(_whole(guardian, printed, last_words))
-    given_up = stopped
+    output = _Output()
+    reading = asyncio.create_task(output.read(guardian))
+    ends: dict[Ended, asyncio.Future[Any]] = {
+        "by itself": asyncio.create_task(guardian.wait()),
+        "output": asyncio.create_task(output.full.wait()),
+        "worker": stopped,
+    }
     try:
-        await asyncio.wait({whole, stopped}, timeout=wall_time_s, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(ends.values(), timeout=wall_time_s, return_when=asyncio.FIRST_COMPLETED)
+        ended: Ended = next((why for why, end in ends.items() if end.done()), "time")
     except asyncio.CancelledError:
-        # The worker's patience is over; what was started has to be told of all the same.
-        given_up = asyncio.get_running_loop().create_future()
-        given_up.set_result(None)
-    ended = _how(whole, given_up)
-    await _end(guardian, whole)
+        ended = "worker"  # its patience is over; what was started has to be told of all the same
+    await _end(guardian, reading)
+    ends["output"].cancel()
     return Run(
         ended=ended,
         code=guardian.returncode if ended == "by itself" else None,
-        printed=bytes(printed[:MOST_OUTPUT_BYTES]),
-        last_words=bytes(last_words),
+        printed=bytes(output.printed),
+        last_words=bytes(output.last_words),
         latency_ms=round((time.monotonic() - began) * 1000),
     )
 
 
-def _how(whole: "asyncio.Task[None]", stopped: "asyncio.Future[Any]") -> Any:
-    if whole.done():
-        return "output" if whole.exception() else "by itself"
-    return "worker" if stopped.done() else "time"
+class _Output:
+    """What a program prints; read to its end, but not all of it kept."""
+
+    def __init__(self) -> None:
+        self.printed = bytearray()
+        self.last_words = bytearray()
+        self.full = asyncio.Event()
+
+    async def read(self, guardian: asyncio.subprocess.Process) -> None:
+        assert guardian.stdout is not None
+        assert guardian.stderr is not None
+        await asyncio.gather(self._read(guardian.stdout), self._tail(guardian.stderr))
+
+    async def _read(self, stream: asyncio.StreamReader) -> None:
+        while chunk := await stream.read(_CHUNK):
+            self.printed += chunk[: MOST_OUTPUT_BYTES - len(self.printed)]
+            if len(self.printed) == MOST_OUTPUT_BYTES:
+                self.full.set()
+
+    async def _tail(self, stream: asyncio.StreamReader) -> None:
+        while chunk := await stream.read(_CHUNK):
+            self.last_words += chunk
+            del self.last_words[:-TAIL_BYTES]
 
 
-async def _whole(guardian: asyncio.subprocess.Process, printed: bytearray, last_words: bytearray) -> None:
-    assert guardian.stdout is not None
-    assert guardian.stderr is not None
-    async with asyncio.TaskGroup() as group:
-        group.create_task(_read(guardian.stdout, printed))
-        group.create_task(_tail(guardian.stderr, last_words))
-        group.create_task(guardian.wait())
-
-
-async def _read(stream: asyncio.StreamReader, printed: bytearray) -> None:
-    while chunk := await stream.read(_CHUNK):
-        printed += chunk
-        if len(printed) > MOST_OUTPUT_BYTES:
-            raise _TooMuch
-
-
-async def _tail(stream: asyncio.StreamReader, last_words: bytearray) -> None:
-    while chunk := await stream.read(_CHUNK):
-        last_words += chunk
-        del last_words[:-TAIL_BYTES]
-
-
-async def _end(guardian: asyncio.subprocess.Process, whole: "asyncio.Task[None]") -> None:
+async def _end(guardian: asyncio.subprocess.Process, reading: "asyncio.Task[None]") -> None:
     """Let go of the pipe, at which the guardian ends the program; a guardian that does not end is killed."""
     assert guardian.stdin is not None
     guardian.stdin.close()
-    try:
-        await asyncio.wait_for(guardian.wait(), _END_S)
-    except TimeoutError:
-        guardian.kill()
-        await guardian.wait()
-    whole.cancel()
-    await asyncio.wait({whole})
-    if not whole.cancelled():
-        whole.exception()  # it was looked at before
+    # A process that has left the program's group may hold its output open: nobody waits for that one.
+    await asyncio.wait({reading}, timeout=_END_S)
+    reading.cancel()
+    if guardian.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            guardian.kill()
+    await guardian.wait()
