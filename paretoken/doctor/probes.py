@@ -198,6 +198,9 @@ async def _clients(base_url: str, model: str, requests: Requests) -> AsyncIterat
     said = [{"role": "user", "content": "Reply with the single word: ready"}]
     root, plain = without_v1(base_url), base_url.rstrip("/")
     body: dict[str, Any] = {"model": model, "max_tokens": TINY_TOKENS, "messages": said}
+    if "claude" not in model.lower():
+        # As Claude Code 2.1 does with models that it does not know; strict gateways refuse it.
+        body["messages"] = [*said, {"role": "system", "content": "Be brief."}]
     headers = {"anthropic-version": "2023-06-01"}
     tried = await _first(requests, [f"{root}{MESSAGES}", f"{root}/anthropic{MESSAGES}"], body, headers)
     yield _client("Claude Code", tried, setting="ANTHROPIC_BASE_URL", route=MESSAGES)
@@ -209,11 +212,11 @@ async def _clients(base_url: str, model: str, requests: Requests) -> AsyncIterat
 async def _first(
     requests: Requests, urls: Iterable[str], body: Mapping[str, Any], headers: Mapping[str, str]
 ) -> list[Endpoint]:
-    """What is at these places, up to the first that serves such requests."""
+    """What is at these places, up to the first where something takes such requests."""
     tried: list[Endpoint] = []
     for url in urls:
         tried.append(await requests.endpoint(url, body, headers))
-        if tried[-1].serves:
+        if tried[-1].there:
             break
     return tried
 
@@ -222,6 +225,9 @@ def _client(name: str, tried: Sequence[Endpoint], *, setting: str, route: str) -
     last = tried[-1]
     if last.serves:
         return ok(name, f"{last.url} answers ({last.said}); {setting} = {last.url.removesuffix(route)}")
+    if last.there:
+        seen = f"{last.url} is there and refuses a request like {name}'s ({last.said})"
+        return warning(name, seen, "Read what it says; another model may do.")
     seen = f"neither is served: {', '.join(f'{one.url} ({one.said})' for one in tried)}"
     if len(tried) == 1:
         seen = f"{last.url} is not served ({last.said})"

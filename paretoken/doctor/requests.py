@@ -44,7 +44,10 @@ class Endpoint:
     """What is at a URL that an agent client would call."""
 
     url: str
+    there: bool
+    """Something takes such requests, whatever it said to this one."""
     serves: bool
+    """It answered with a 2xx."""
     said: str
 
 
@@ -94,7 +97,7 @@ class Requests:
         return outcome if outcome.error in (None, "truncated", "empty_output") else problem_of(outcome)
 
     async def endpoint(self, url: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> Endpoint:
-        """Whether something takes such requests there; anything but a missing route or a web page does."""
+        """What is there: anything but a missing route or a web page takes such requests."""
         self._count()
         attempt = Attempt()
         ATTEMPT.set(attempt)
@@ -116,9 +119,9 @@ class Requests:
                 async with asyncio.timeout(self._timeout_s):
                     answer = await client.post(url, content=json.dumps(body), headers=sent | dict(headers))
         except TimeoutError:
-            return Endpoint(url=url, serves=False, said=f"no answer within {self._timeout_s:g} s")
+            return _nothing(url, f"no answer within {self._timeout_s:g} s")
         except CallFailed as error:
-            return Endpoint(url=url, serves=False, said=str(error))
+            return _nothing(url, str(error))
         return _endpoint(url, answer.status_code, answer.content.replace(self._key.encode(), b"[key]"))
 
     def _gateway(self, base_url: str, *, stream: bool = False) -> Gateway:
@@ -146,18 +149,23 @@ def problem_of(outcome: Outcome) -> Problem:
     return Problem(error=error, detail=detail, is_page="an HTML page" in detail)
 
 
+def _nothing(url: str, said: str) -> Endpoint:
+    return Endpoint(url=url, there=False, serves=False, said=said)
+
+
 def _endpoint(url: str, status: int, content: bytes) -> Endpoint:
     try:
         body = parse_json(content)
     except ValueError:
-        return Endpoint(
-            url=url, serves=False, said=f"HTTP {status} with {one_line(describe(content), _SHOWN_CHARS)}"
-        )
+        return _nothing(url, f"HTTP {status} with {one_line(describe(content), _SHOWN_CHARS)}")
     said = said_by(body)
     told = one_line(said.text, _SHOWN_CHARS)
     # An unknown model is a 404 as well, but one that somebody behind the route has written.
     missing = status in (404, 405, 501) and "model" not in f"{said.code} {said.text}".lower()
-    serves = isinstance(body, dict) and not missing and not 300 <= status < 400
+    there = isinstance(body, dict) and not missing and not 300 <= status < 400
     return Endpoint(
-        url=url, serves=serves, said=f"HTTP {status}" + (f": {told}" if told and status >= 300 else "")
+        url=url,
+        there=there,
+        serves=there and status < 300,
+        said=f"HTTP {status}" + (f": {told}" if told and status >= 300 else ""),
     )

@@ -38,6 +38,8 @@ class Odd:
     """The same for every path."""
     responses_at: str | None = "/api/v1/responses"
     messages_at: str | None = "/api/v1/messages"
+    strict: bool = False
+    """Takes no message of the system among those of a conversation."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -58,6 +60,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.requests.append((self.command, route))
         if route == f"{odd.at}/chat/completions" and odd.silent:
             self.server.ended.wait()
+        elif odd.strict and route == odd.messages_at and asked["messages"][-1]["role"] == "system":
+            self._send(422, {"detail": "role: Input should be 'user' or 'assistant'"})
         elif route in (odd.responses_at, odd.messages_at):
             self._send(200, {"id": "r1", "content": []})
         elif odd.everywhere or route == f"{odd.at}/chat/completions":

@@ -194,6 +194,22 @@ CASES = {
         level="warning",
         says=("neither is served: {place}/api/v1/messages (HTTP 404", "{place}/api/anthropic/v1/messages"),
     ),
+    "Anthropic messages, and refused": Case(
+        odd=Odd(strict=True),
+        what="Claude Code",
+        level="warning",
+        says=(
+            "{place}/api/v1/messages is there and refuses a request like Claude Code's (HTTP 422",
+            "another model",
+        ),
+    ),
+    "Anthropic messages for a model that Claude Code knows": Case(
+        odd=Odd(strict=True, models=("claude-x",)),
+        model="claude-x",
+        what="Claude Code",
+        level="ok",
+        says=("{place}/api/v1/messages answers (HTTP 200)",),
+    ),
     "Anthropic messages at a place of their own": Case(
         odd=Odd(messages_at="/api/anthropic/v1/messages"),
         what="Claude Code",
