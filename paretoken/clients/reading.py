@@ -11,7 +11,7 @@ from typing import Any
 from paretoken.findings import Finding, failure
 
 _AT_LINE = re.compile(r"at line (\d+)")
-_KEY = re.compile(r"\b(sk|key|tok|pk|ak)[-_][A-Za-z0-9_-]{16,}|^[A-Fa-f0-9]{32,}$")
+_KEY = re.compile(r"\b(sk|pk|tok)[-_](?=[A-Za-z_-]*\d)[A-Za-z0-9_-]{16,}")
 _SECRET_NAME = re.compile(r"(api[-_]?key|token|secret|^authorization)$", re.IGNORECASE)
 _PLACEHOLDER = re.compile(r"\$|<.*>|%\w+%|your[-_ ]|^x+$|placeholder|\*\*\*", re.IGNORECASE)
 

