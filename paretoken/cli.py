@@ -27,6 +27,7 @@ COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "review": ("paretoken.review", "review", "Decide on the trials that wait for a person."),
     "serve": ("paretoken.web.cli", "serve", "Look into runs with a browser, read-only."),
     "report": ("paretoken.reporting", "report", "Write a run's tables, charts and page."),
+    "compare": ("paretoken.compare", "compare", "Say what changed from one run to another."),
     "analyze": ("paretoken.analyze", "analyze", "The same tables from files that you have."),
     "audit": ("paretoken.audit", "audit", "Check a run's ledger, and compare it with a bill."),
     "export": ("paretoken.ledger", "export", "Write a run's ledger as JSON Lines."),

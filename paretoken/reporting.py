@@ -98,12 +98,12 @@ def write(
     from analysis.report import Wanted, write_report
     from db.frames import read_frames, read_judged
     from db.runs import find_run
-    from paretoken.comparing import comparing
+    from paretoken.ranking_evidence import ranking_evidence
 
     run = find_run(connection, run_id)
     frames = read_frames(connection, run=run["id"])
     judged = read_judged(connection, run=run["id"]) if run["experiment"].get("judges") else None
-    found = comparing(run["experiment"], frames, judged, people)
+    found = ranking_evidence(run["experiment"], frames, judged, people)
     try:
         return write_report(
             out,

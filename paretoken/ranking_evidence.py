@@ -14,8 +14,8 @@ PEOPLE = "people"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparing:
-    """What a report is given to compare by."""
+class RankingEvidence:
+    """What a report is given to rank by."""
 
     outcomes: "pl.DataFrame"
     comparisons: "pl.DataFrame | None"
@@ -23,9 +23,9 @@ class Comparing:
     compared_by: str
 
 
-def comparing(
+def ranking_evidence(
     experiment: Mapping[str, Any], frames: "RunFrames", judged: "Judged | None", people: Path | None
-) -> Comparing:
+) -> RankingEvidence:
     """What `[ranking] use` asks for; a file of people's comparisons comes before it.
 
     Raises:
@@ -43,18 +43,18 @@ def comparing(
             tasks=set(frames.outcomes["task_id"]),
             strategies=frames.strategies["strategy"].to_list(),
         )
-        return Comparing(outcomes=plain, comparisons=comparisons, compared_by=f"people: {people.name}")
+        return RankingEvidence(outcomes=plain, comparisons=comparisons, compared_by=f"people: {people.name}")
     use = _used(experiment)
     if use == "score":
         told = "the checks, then by scores"
-        return Comparing(outcomes=by_rules(frames.outcomes), comparisons=None, compared_by=told)
+        return RankingEvidence(outcomes=by_rules(frames.outcomes), comparisons=None, compared_by=told)
     if use == PEOPLE:
         told = "the checks: give people's comparisons with paretoken report --comparisons FILE"
-        return Comparing(outcomes=plain, comparisons=None, compared_by=told)
+        return RankingEvidence(outcomes=plain, comparisons=None, compared_by=told)
     if use == "checks" or judged is None:
-        return Comparing(outcomes=plain, comparisons=None, compared_by="the checks" if judged else "")
+        return RankingEvidence(outcomes=plain, comparisons=None, compared_by="the checks" if judged else "")
     verdicts = judged.verdicts.filter(pl.col("judge") == use).drop("judge")
-    return Comparing(outcomes=plain, comparisons=verdicts, compared_by=f"the judge {use}")
+    return RankingEvidence(outcomes=plain, comparisons=verdicts, compared_by=f"the judge {use}")
 
 
 def _used(experiment: Mapping[str, Any]) -> str:

@@ -1,0 +1,101 @@
+"""What changed between two runs: paired by task, with figures small enough to check by hand."""
+
+import math
+from typing import Any
+
+import polars as pl
+import pytest
+
+from analysis.changes import Changes, changes, usage
+from analysis.errors import FrameError
+from analysis.options import Options
+
+OPTIONS = Options(bootstrap=200)
+
+
+def run(rows: list[tuple[str, str, bool | None, int | None, float | None]]) -> pl.DataFrame:
+    """Trials from (task_id, strategy, confirmed_success, total_tokens, cost_usd), one call each."""
+    names = ("task_id", "strategy", "confirmed_success", "total_tokens", "cost_usd")
+    types = (pl.String, pl.String, pl.Boolean, pl.Int64, pl.Float64)
+    frame = pl.DataFrame(rows, schema=dict(zip(names, types, strict=True)), orient="row")
+    return usage(frame.drop("total_tokens", "cost_usd"), frame.drop("confirmed_success"))
+
+
+def found(changed: Changes, strategy: str, figure: str) -> dict[str, Any]:
+    row = changed.table.filter(pl.col("strategy") == strategy, pl.col("figure") == figure)
+    return row.row(0, named=True)
+
+
+def test_a_mean_is_compared_on_the_same_tasks() -> None:
+    before = run(
+        [(t, "a", True, tokens, None) for t, tokens in zip("tuvw", (100, 200, 300, 900), strict=True)]
+    )
+    after = run([(t, "a", True, tokens, None) for t, tokens in zip("tuvx", (110, 230, 350, 5), strict=True)])
+    changed = changes(before, after, OPTIONS)
+    assert (changed.tasks, changed.only_a, changed.only_b) == (3, 1, 1)
+    row = found(changed, "a", "total_tokens")
+    # Differences 10, 30, 50: mean 30, standard deviation 20, standard error 20/√3; t(2 degrees, 95 %) = 4.3027.
+    assert (row["run_a"], row["run_b"], row["change"], row["tasks"]) == pytest.approx((200, 230, 30, 3))
+    assert row["high"] - 30 == pytest.approx(4.302653 * 20 / math.sqrt(3), rel=1e-5)
+    assert row["significant"] is False
+    assert found(changed, "a", "cost_usd")["change"] is None
+
+
+@pytest.mark.parametrize(
+    ("tokens", "significant"),
+    [((10, 10, 10), True), ((0, 0, 0), False), ((9, 10, 11), True), ((-5, 0, 5), False)],
+)
+def test_what_is_significant(tokens: tuple[int, ...], significant: bool) -> None:
+    before = run([(t, "a", True, 100, 0.1) for t in "tuv"])
+    after = run([(t, "a", True, 100 + n, 0.1) for t, n in zip("tuv", tokens, strict=True)])
+    assert found(changes(before, after, OPTIONS), "a", "total_tokens")["significant"] is significant
+
+
+def test_elo_of_both_runs_is_on_one_scale() -> None:
+    tasks = [f"t{n}" for n in range(40)]
+    before = run([(t, "a", n % 4 == 0, 100, 0.1) for n, t in enumerate(tasks)])
+    after = run([(t, "a", n % 4 != 3, 100, 0.1) for n, t in enumerate(tasks)])
+    row = found(changes(before, after, OPTIONS), "a", "elo")
+    # Of 40 tasks B wins 20 and ties 20: share 0.75, odds 3:1, 400·log10(3) = 190.8 Elo; the penalty takes a little.
+    assert row["change"] == pytest.approx(190.8, abs=2)
+    assert row["run_a"] + row["run_b"] == pytest.approx(2000)
+    assert row["significant"] is True
+
+
+def test_nearer_the_frontier() -> None:
+    """cheap: 10 of 40 at 1 USD; dear: 20 of 40 at 2 USD, in run B 30 of 40 at 0.5 USD, which beats both."""
+    tasks = [f"t{n}" for n in range(40)]
+
+    def both(dear: tuple[int, float]) -> pl.DataFrame:
+        rows = [(t, "cheap", n < 10, 100, 1.0) for n, t in enumerate(tasks)]
+        return run(rows + [(t, "dear", n < dear[0], 200, dear[1]) for n, t in enumerate(tasks)])
+
+    changed = changes(both((20, 2.0)), both((30, 0.5)), OPTIONS)
+    dear, cheap = (found(changed, name, "short_of_frontier") for name in ("dear", "cheap"))
+    # At 2 USD 30 of 40 can be had: 10 of 40 are lacking in A, none in B.
+    assert (dear["run_a"], dear["run_b"], dear["significant"]) == (0.25, 0, True)
+    # Cheap stays where it is, in the shadow of the same point.
+    assert (cheap["run_a"], cheap["run_b"], cheap["change"]) == (0.5, 0.5, 0)
+    assert changed.price == "cost_usd"
+
+
+def test_without_costs_the_frontier_is_over_tokens_and_without_checks_there_is_no_elo() -> None:
+    one = run([(t, "a", None, 100, None) for t in "tuv"])
+    changed = changes(one, one, OPTIONS)
+    assert changed.price == "total_tokens"
+    assert changed.no_elo is not None
+    assert set(changed.table["figure"]) == {"success_rate", "total_tokens", "cost_usd"}
+
+
+def test_strategies_of_one_run_alone_are_named() -> None:
+    before = run([("t", name, True, 1, 1.0) for name in "ab"])
+    after = run([("t", name, True, 1, 1.0) for name in "bc"])
+    changed = changes(before, after, OPTIONS)
+    assert (changed.strategies_only_a, changed.strategies_only_b) == (("a",), ("c",))
+    assert set(changed.table["strategy"]) == {"b"}
+
+
+@pytest.mark.parametrize(("task", "strategy", "what"), [("u", "a", "task"), ("t", "b", "strategy")])
+def test_nothing_in_common(task: str, strategy: str, what: str) -> None:
+    with pytest.raises(FrameError, match=f"no {what} in common"):
+        changes(run([("t", "a", True, 1, 1.0)]), run([(task, strategy, True, 1, 1.0)]), OPTIONS)
