@@ -143,7 +143,7 @@ CASES = {
         says=("redirects to https://other.example/api", "put the address"),
     ),
     "no answer in time": Case(
-        odd=Odd(silent=True), timeout_s=0.3, what="call", says=("within 0.3 s", "too slow or overloaded")
+        odd=Odd(silent=True), timeout_s=1, what="call", says=("within 1 s", "too slow or overloaded")
     ),
     "a web page": Case(
         odd=Odd(says=PAGE, everywhere=True, responses_at=None, messages_at=None),
