@@ -81,9 +81,8 @@ GROUPED = {
 
 MODELS = f"""
 CREATE VIEW audit_models AS
-SELECT grouped.*, run.experiment -> 'prices' ? grouped.model AS priced
+SELECT grouped.*, (SELECT experiment -> 'prices' ? grouped.model FROM run WHERE run.id = grouped.run) AS priced
 FROM (SELECT run, run_id, kind, model, {MEASURES} FROM audit_calls GROUP BY run, run_id, kind, model) AS grouped
-JOIN run ON run.id = grouped.run
 """
 
 # A used call that does not say its tokens makes its trial's unknown. Of a trial without a call nothing is known.
