@@ -96,9 +96,9 @@ def _all_final(
 
 
 def _attempts(jobs: Sequence[Row], calls: Sequence[Row]) -> None:
-    """Attempts are 1, 2, … n, and an `ok` job uses exactly one `ok` call."""
+    """Attempts are 1, 2, … n, each by its first turn, and an `ok` job uses exactly one `ok` call."""
     made: defaultdict[int, list[Row]] = defaultdict(list)
-    for call in calls:
+    for call in (call for call in calls if call["turn"] == 1):
         made[call["job"]].append(call)
     for job in jobs:
         own = made[job["id"]]
