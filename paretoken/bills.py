@@ -25,7 +25,7 @@ class Charge:
     input_tokens: int
     output_tokens: int
     cost_usd: float | None
-    """None where the bill has no costs."""
+    """None where the bill does not say it."""
     rounding_usd: float
     """Half a unit of the last digit that the bill writes."""
 
@@ -106,9 +106,12 @@ class _Line:
     cells: Sequence[str]
     places: Mapping[str, int]
 
+    def cell(self, name: str) -> str:
+        place = self.places.get(name, len(self.cells))
+        return self.cells[place].strip() if place < len(self.cells) else ""
+
     def text(self, name: str) -> str:
-        place = self.places[name]
-        found = self.cells[place].strip() if place < len(self.cells) else ""
+        found = self.cell(name)
         if not found:
             raise self.wrong(name, "is empty")
         return found
@@ -142,7 +145,7 @@ class _Line:
 
 
 def _charge(line: _Line, models: Mapping[str, str], timezone: tzinfo) -> Charge:
-    cost = line.number_of(OPTIONAL) if OPTIONAL in line.places else None
+    cost = line.number_of(OPTIONAL) if line.cell(OPTIONAL) else None
     model = line.text("model")
     return Charge(
         day=line.day(timezone),
