@@ -31,7 +31,7 @@ def strategies(
         for parameter in found["parameters"]:
             typer.echo(f"    {_line(parameter)}")
     typer.echo("model, temperature and max_tokens are those of [model] unless a strategy sets its own.")
-    typer.echo("`command` is reserved for agents of your own. More: docs/strategies.md")
+    typer.echo("More: docs/strategies.md")
 
 
 def described(kind: "type[Strategy]") -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,12 +14,14 @@ from typing import Any, Literal
 import pytest
 
 from analysis.usage import UNKNOWN_USAGE, Usage
+from scheduler.experiment import load
 from workers.commands import CLIENTS
 from workers.commands.base import Address
 from workers.commands.folder import lay_out, written
 from workers.commands.outcome import Ran, Reader
 from workers.commands.process import MOST_OUTPUT_BYTES, Run, run_program
 from workers.strategies import Answer, Ended, Reply, StrategyInvalid, TaskView, strategy
+from workers.strategies.command import Command
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "commands"
 KEY = "sk-marked-key-7f3a9c"
@@ -418,3 +421,19 @@ def test_what_an_experiment_may_not_say(changes: dict[str, Any], says: str) -> N
     with pytest.raises(StrategyInvalid, match="strategy kind 'command'") as raised:
         strategy("command", PARAMS | changes)
     assert says in str(raised.value)
+
+
+def test_the_example_is_complete_once_it_is_filled_in(tmp_path: Path) -> None:
+    examples = Path(__file__).parents[2] / "examples"
+    filled = (examples / "commands.toml").read_text().replace("<model>", "m")
+    filled = re.sub(r'"<price[^"]*>"', "1.0", filled).replace("arena/", f"{examples}/arena/")
+    (tmp_path / "commands.toml").write_text(filled)
+    loaded = load(tmp_path / "commands.toml")
+    assert [planned.strategy.kind for planned in loaded.strategies] == ["single", "command", "command"]
+    assert loaded.warnings == []
+
+
+def test_the_page_names_every_parameter() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "commands.md").read_text()
+    table = page.split("| parameter |")[1].split("\n## ")[0]
+    assert set(re.findall(r"`(\w+)`", table)) >= Command.model_fields.keys()

@@ -37,7 +37,7 @@ def test_every_kind_has_its_calls_and_paper() -> None:
         number = re.search(r"arxiv.org/abs/([\d.]+)", follows)
         module = inspect.getsource(inspect.getmodule(KINDS[kind]) or KINDS[kind])
         assert number is None or f"arXiv {number[1]}" in module.split('"""')[1], kind
-        assert number is not None or kind == "single"
+        assert number is not None or kind in ("single", "command")
 
 
 def test_every_parameter_is_named() -> None:
@@ -55,8 +55,8 @@ def test_defaults_that_are_named_are_right() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_files_max_chars_is_of_all_kinds_but_the_agent(kind: str) -> None:
-    assert issubclass(KINDS[kind], Prompted) == (kind != "agent")
+def test_files_max_chars_is_of_all_kinds_but_agents(kind: str) -> None:
+    assert issubclass(KINDS[kind], Prompted) == (kind not in ("agent", "command"))
 
 
 def test_every_tool_and_limit_of_the_agent() -> None:
