@@ -4,7 +4,7 @@ Sizes: `most` rows at the most are read of anything; texts are cut in the databa
 Text that a model wrote comes as it was (`db.text` undone): it may hold NUL, lone surrogates and anything else.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -162,9 +162,22 @@ def text(connection: Connection, what: Text, **where: Any) -> str | None:
 
 
 def job(connection: Connection, *, run_id: str, job: int) -> Row | None:
-    """A trial's job with its request; None where the run has no such job."""
+    """A job with its request; None where the run has no such job."""
     found = _rows(connection, "browse_job", run_id=run_id, job=job)
     return found[0] if found else None
+
+
+def question(connection: Connection, *, judging: int) -> Row | None:
+    """What a judge was asked about: `judge, repeat, answers`, the run's `experiment` and the task's own."""
+    found = _rows(connection, "browse_question", judging=judging)
+    return found[0] if found else None
+
+
+def task_files(connection: Connection, names: Mapping[str, str]) -> dict[str, str]:
+    """The texts of a task's files by their names, from their hashes."""
+    rows = connection.execute(SQL["read_files"], {"hashes": list(names.values())})
+    contents = {row["sha256"]: row["content"].decode("utf-8", "replace") for row in rows}
+    return {name: contents[sha256] for name, sha256 in names.items()}
 
 
 def trial_file(connection: Connection, **where: Any) -> bytes | None:

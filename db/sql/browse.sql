@@ -126,8 +126,20 @@ WHERE run.run_id = %(run_id)s AND call.job = %(job)s AND call.attempt = %(attemp
   AND call.content IS NOT NULL;
 
 -- name: browse_job
-SELECT job.id, job.sample, job.round, job.request, job.trial FROM job JOIN run ON run.id = job.run
-WHERE run.run_id = %(run_id)s AND job.id = %(job)s AND job.trial IS NOT NULL;
+SELECT job.id, job.sample, job.round, job.request, job.trial, job.judging FROM job JOIN run ON run.id = job.run
+WHERE run.run_id = %(run_id)s AND job.id = %(job)s;
+
+-- name: browse_question
+-- What a judge was asked about, and all that its prompt was made from.
+SELECT judging.judge, judging.repeat, task.task_id, task.goal, task.category, task.files, run.experiment,
+       array_agg(coalesce(trial.answer, '') ORDER BY shown.place) AS answers
+FROM judging
+JOIN task ON task.id = judging.task
+JOIN run ON run.id = judging.run
+CROSS JOIN LATERAL jsonb_array_elements_text(judging.question) WITH ORDINALITY AS shown (trial, place)
+JOIN trial ON trial.id = shown.trial::bigint
+WHERE judging.id = %(judging)s
+GROUP BY judging.id, task.id, run.id;
 
 -- name: browse_search
 -- One window of trials, whose outputs are all read: how many stands beside what was found. `matches` is one more than

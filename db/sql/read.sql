@@ -1,7 +1,7 @@
 -- Reading a run: progress, trials, strategies. Nothing here changes anything.
 
 -- name: trial_counts
-SELECT state, count(*) AS trials FROM trial WHERE run = %(run)s GROUP BY state;
+SELECT state, count(*) AS trials FROM trial WHERE run = %(run)s GROUP BY state ORDER BY state;
 
 -- name: open_job_counts
 -- One index for each state, so that what has ended, which may be a million jobs, is not read; with what their bounds

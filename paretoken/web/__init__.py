@@ -7,6 +7,7 @@
 | `guard` | who may ask, how, and the headers of every answer |
 | `pages` | runs, a run, its trials, search |
 | `trial` | one trial: its rounds side by side |
+| `prompts` | what a call was asked, stored or made again |
 | `downloads` | whole texts and files; the run's report and tables |
 | `rendering` | templates, in which every text is escaped and its control characters are shown |
 """

@@ -1,5 +1,6 @@
 """The pages of runs: which there are, how far one is, its trials, and what their outputs hold."""
 
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -9,11 +10,14 @@ from starlette.responses import Response
 
 from db import browse
 from db.browse import Filters
+from db.connection import Row
 from db.runs import find_run
 from db.tables import TRIAL_STATES
 from db.text import to_database
+from paretoken.live import describe
 from paretoken.web import downloads
 from paretoken.web.rendering import address, page
+from scheduler.progress import progress
 
 PAGE = 50
 """Rows on a page."""
@@ -33,9 +37,6 @@ def runs(request: Request) -> Response:
 
 def run(request: Request) -> Response:
     """How far a run is, its strategies, its files, and where it came from."""
-    from paretoken.live import describe
-    from scheduler.progress import progress
-
     run_id = to_database(request.path_params["run_id"])
     with request.app.state.pool.connection() as connection:
         row = find_run(connection, run_id)
@@ -88,20 +89,16 @@ def search(request: Request) -> Response:
     wanted, state = request.query_params.get("q", "").strip(), _state(request)
     if len(wanted) > _MOST_WANTED:
         raise HTTPException(HTTPStatus.BAD_REQUEST, f"Search for at most {_MOST_WANTED} characters.")
-    after = _number(request, "after") or 0
-    found = None
+    at: dict[str, Any] = {"wanted": wanted, "state": state, "after": _number(request, "after") or 0}
+    found: Row | None = None
+    matches: Sequence[Row] = ()
+    more = None
     with request.app.state.pool.connection() as connection:
         row = find_run(connection, to_database(request.path_params["run_id"]))
         if wanted:
-            found = browse.search(
-                connection,
-                run=row["id"],
-                wanted=wanted,
-                state=state,
-                after=after,
-                window=WINDOW,
-                most=PAGE + 1,
-            )
+            found = browse.search(connection, run=row["id"], window=WINDOW, most=PAGE + 1, **at)
+            matches, last = _shown_matches(found)
+            more = last and address("runs", row["run_id"], "search", q=wanted, state=state, after=last)
     return page(
         "search.html",
         run=row,
@@ -109,21 +106,21 @@ def search(request: Request) -> Response:
         state=state,
         wanted=wanted,
         found=found,
-        shown=PAGE,
-        more=found and _search_on(row, found, wanted, state),
+        matches=matches,
+        more=more,
     )
 
 
-def _search_on(run: dict[str, Any], found: dict[str, Any], wanted: str, state: str | None) -> str | None:
-    """Where the search goes on: behind the last match that is shown, or behind the window."""
-    last = found["last_trial"]
-    if len(found["matches"]) > PAGE:
-        # The trial of the first match that is not shown is looked through again, unless it fills a page alone.
-        next_trial = found["matches"][PAGE]["trial"]
-        last = next_trial - 1 if next_trial > found["matches"][0]["trial"] else next_trial
-    elif found["searched_trials"] < WINDOW:
-        return None
-    return address("runs", run["run_id"], "search", q=wanted, state=state, after=last)
+def _shown_matches(found: Row) -> tuple[Sequence[Row], int | None]:
+    """The matches of a page, and the trial behind which the search goes on; None where it is over.
+
+    The last trial is left to the next page unless all its matches are here, or it alone fills this one.
+    """
+    matches = found["matches"]
+    if len(matches) > PAGE:
+        shown = [match for match in matches if match["trial"] != matches[PAGE]["trial"]] or matches[:PAGE]
+        return shown, shown[-1]["trial"]
+    return matches, found["last_trial"] if found["searched_trials"] == WINDOW else None
 
 
 def _state(request: Request) -> str | None:
