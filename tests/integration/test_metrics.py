@@ -1,9 +1,6 @@
 """Metrics of a real scheduler and a real worker: they say what the ledger says."""
 
-import re
-import time
 from pathlib import Path
-from urllib.request import urlopen
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -15,19 +12,15 @@ from paretoken.processes import Crew, worker
 from paretoken.settings import BROKER_URL, DATABASE_URL
 from paretoken.simulator import SimulatedGateway
 from scheduler.metrics import take_snapshot
+from tests.integration.scraping import scrape
 from tests.runs import ledger, start
 
 Samples = dict[tuple[str, tuple[str, ...]], float]
 NOWHERE = "127.0.0.1:1"
 
 
-def scrape(crew: Crew, name: str) -> Samples:
-    """(name, label values) -> value; the port is the one that the log names."""
-    while not (found := re.search(r"http://\S+/metrics", (crew.logs / f"{name}.log").read_text())):
-        crew.require_alive()
-        time.sleep(0.05)
-    with urlopen(found.group()) as answer:
-        text = answer.read().decode()
+def samples(text: str) -> Samples:
+    """(name, label values) -> value"""
     assert "Task" not in text
     return {
         (sample.name, tuple(sample.labels[label] for label in sorted(sample.labels))): sample.value
@@ -46,7 +39,7 @@ def test_metrics_and_ledger_agree(
     crew._spawn("worker-1", ["worker", "--concurrency=4", "--lease-s=3", "--metrics-port=0"])
     assert watch(connection, "test", alive=crew.require_alive).state == "finished"
     rows = ledger(connection, planned)
-    seen = scrape(crew, "worker-1")
+    seen = samples(scrape(crew, "worker-1"))
     model = "sim-small"
     assert seen["paretoken_calls_total", ("none", model, "ok")] == 10
     assert seen["paretoken_calls_total", ("server_error", model, "error")] == 2
@@ -60,7 +53,7 @@ def test_metrics_and_ledger_agree(
     assert seen["paretoken_call_latency_seconds_count", (model, "ok")] == 10
     assert seen["paretoken_limiter_wait_seconds_count", (model, "granted")] == 12
     assert seen["paretoken_worker_lease_seconds", ()] > 0
-    seen = scrape(crew, "scheduler")
+    seen = samples(scrape(crew, "scheduler"))
     assert seen["paretoken_jobs_dispatched_total", ()] == 12
     # The last round of the loop may not be counted yet; what stands in the database is.
     assert seen["paretoken_runs", ("running",)] == 0
