@@ -11,7 +11,7 @@ test: install browser
 	$(MAKE) --no-print-directory check
 
 check: lint
-	$(BIN)/pytest -q -n 2 --dist loadfile
+	$(BIN)/pytest -q -n 3 --dist worksteal
 
 lint:
 	$(BIN)/ruff check .
