@@ -118,6 +118,12 @@ class Settlement:
     files: Mapping[str, bytes] = field(default_factory=dict)
     """What an external agent has written; kept if its answer is used."""
 
+    @property
+    def whole_cost_usd(self) -> float | None:
+        """Of all its turns; None where the cost of one is unknown."""
+        costs = [self.cost_usd, *(turn.cost_usd for turn in self.later_turns)]
+        return None if None in costs else sum(cost for cost in costs if cost is not None)
+
 
 async def heartbeat(
     connection: AsyncConnection,

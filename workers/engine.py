@@ -197,7 +197,7 @@ class Engine:
             # Whatever it is: a job that nobody runs must not look as if somebody did, nor come back for ever.
             log.exception("Job %d cannot be run.", job.job)
             reason = f"Job {job.job} cannot be run: {type(error).__name__}: {error}. See the worker's log."
-            await patiently(lambda: self._pause(job.run, reason))
+            await patiently(lambda: self._say(work.pause_run, run=job.run, reason=reason))
             await self._hand_back([(job, 0.0)])
         finally:
             self._held.discard((job.job, job.dispatch_no))
@@ -242,8 +242,8 @@ class Engine:
         await self._committer.settle(settlement)
         failpoints.reach("settled")
         if self._metrics:
-            self._metrics.settled(request.model, outcome, cost_usd=settlement.cost_usd)
-        await self._report(lane, ticket, outcome)
+            self._metrics.settled(request.model, outcome.whole, cost_usd=settlement.whole_cost_usd)
+        await self._report(lane, ticket, outcome.whole)
 
     async def _admission(
         self, job: Claimed, run: RunContext, request: Request, lane: str, ticket: str
@@ -327,25 +327,18 @@ class Engine:
         if outcome.disposition is Disposition.PAUSE_RUN:
             reason = f"{outcome.message or outcome.error} Then: paretoken resume {run.run_id}"
             log.error("Run %s is paused: %s", run.run_id, reason)
-            await patiently(lambda: self._pause(job.run, reason))
+            await patiently(lambda: self._say(work.pause_run, run=job.run, reason=reason))
         elif proves_lane(outcome) and not job.proven:
-            await patiently(lambda: self._prove(job.run, job.lane))
+            await patiently(lambda: self._say(work.prove_lane, run=job.run, lane=job.lane))
         asked_s = outcome.retry_after_s or 0.0
         if outcome.disposition is Disposition.THROTTLED and asked_s > HOLD_FROM_S:
             reason = outcome.message or "The gateway asked to wait."
-            await patiently(lambda: self._hold(job.lane, asked_s, reason))
+            await patiently(lambda: self._say(work.hold_lane, lane=job.lane, hold_s=asked_s, reason=reason))
 
-    async def _pause(self, run: int, reason: str) -> None:
+    async def _say(self, move: Callable[..., Awaitable[None]], **what: Any) -> None:
+        """One of `db.work`'s moves on a run or a lane."""
         async with self._pool.connection() as connection:
-            await work.pause_run(connection, run=run, reason=reason)
-
-    async def _prove(self, run: int, lane: int) -> None:
-        async with self._pool.connection() as connection:
-            await work.prove_lane(connection, run=run, lane=lane)
-
-    async def _hold(self, lane: int, hold_s: float, reason: str) -> None:
-        async with self._pool.connection() as connection:
-            await work.hold_lane(connection, lane=lane, hold_s=hold_s, reason=reason)
+            await move(connection, **what)
 
     async def _heartbeat(self) -> None:
         between_s = min(self._settings.lease_s / 3, BEAT_S)

@@ -233,6 +233,7 @@ def test_a_turn_is_a_row_where_each_tells_its_usage() -> None:
     found = generic(answer="42", turns=turns)
     assert (found.content, found.usage.total_tokens, found.finish_reason) == ("I look.", 15, "turn")
     assert [(turn.content, turn.usage.total_tokens) for turn in found.later_turns] == [("42", 960)]
+    assert found.whole.usage.total_tokens == 15 + 960
     # With a hole in it, a sum is not the whole.
     holed = generic(answer="42", turns=[*turns, {}], usage=TOKENS)
     assert (holed.content, holed.usage.total_tokens, holed.finish_reason) == ("42", 960, "run")

@@ -15,10 +15,11 @@ An `error` whose usage the client does not tell is `unknown` where no refusal ex
 costs as much as an agent is not repeated of itself, but where the gateway's own answer says that time mends it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from analysis.usage import Usage
 from workers.commands import Client, Report, ReportInvalid, Turn
 from workers.commands.guardian import CANNOT_RUN
 from workers.commands.process import Run
@@ -39,6 +40,19 @@ class Ran(Outcome):
     """What it has written in its folder."""
     priced: bool = True
     """False where the client says that it used another model than the one it was given."""
+
+    @property
+    def whole(self) -> Outcome:
+        """With the tokens of all its turns; later ones are only there where each tells its own."""
+        usages = [self.usage, *(turn.usage for turn in self.later_turns)]
+        return replace(
+            self,
+            usage=Usage(
+                input_tokens=_sum(usage.input_tokens for usage in usages),
+                output_tokens=_sum(usage.output_tokens for usage in usages),
+                total_tokens=_sum(usage.total_tokens for usage in usages),
+            ),
+        )
 
 
 class Reader:
@@ -164,6 +178,11 @@ class Reader:
 
     def _explain(self, error: str, said: str) -> str:
         return self._explainer.explain(error, said)
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    found = list(counts)
+    return None if None in found else sum(count for count in found if count is not None)
 
 
 def _last(run: Run, printed: str) -> str:

@@ -78,3 +78,8 @@ class Outcome:
     """How long the gateway asked to wait, of any length up to a year."""
     tool_calls: Sequence[Mapping[str, Any]] | None = None
     """The message's tool calls as they came, if they are objects that JSON can hold and not absurdly big."""
+
+    @property
+    def whole(self) -> "Outcome":
+        """The outcome with the usage of all that was asked for: of one HTTP attempt it is the outcome itself."""
+        return self

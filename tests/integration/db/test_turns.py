@@ -33,6 +33,7 @@ def sums(store: Store) -> Row:
 async def test_the_turns_of_a_call_are_settled_together_and_once(store: Store) -> None:
     await store.to("started")
     settlement = store.answer_of(**TURNS)
+    assert settlement.whole_cost_usd == 0.003
     assert len(await store.settle(**TURNS)) == 1  # its trial is due
     once = store.everything()
     assert [(row["attempt"], row["turn"], row["total_tokens"], row["content"]) for row in calls(store)] == [
