@@ -154,6 +154,8 @@ def _exit_code(error: Exception) -> int | None:
         return 1
     if isinstance(error, AnalysisError | DatabaseError | SchedulerError | WorkerError):
         return 2
+    if isinstance(error, psycopg.errors.InsufficientPrivilege | psycopg.errors.ReadOnlySqlTransaction):
+        return 2
     return None
 
 
@@ -165,6 +167,8 @@ def _message(error: Exception) -> str:
     if isinstance(error, DatabaseUnreachable):
         # The driver says it in several lines.
         return " ".join(str(error).split())
+    if isinstance(error, psycopg.errors.InsufficientPrivilege | psycopg.errors.ReadOnlySqlTransaction):
+        return f"This database user may not do that ({error.diag.message_primary}). Use the login that workers use."
     if isinstance(error, psycopg.OperationalError):
         said = str(error).strip().splitlines()[0]
         return f"The database went away ({said}). The same command goes on when it is back."
