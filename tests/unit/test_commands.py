@@ -323,9 +323,11 @@ async def test_a_program_gets_its_prompt_folder_and_environment(scratch: Path) -
 
 
 async def test_a_program_that_hangs_is_ended_with_all_that_it_started(scratch: Path) -> None:
-    """Both hold the pipe open: it ends when both are gone."""
+    """All hold the pipe open, one of them in a session of its own: it ends when all are gone."""
     os.mkfifo(scratch / "alive")
-    code = "import subprocess; f = open('../alive', 'w'); subprocess.run(['sleep', '1000'], stdout=f)"
+    code = "import subprocess; f = open('../alive', 'w'); "
+    code += "subprocess.Popen(['sleep', '1000'], stdout=f, start_new_session=True); "
+    code += "subprocess.run(['sleep', '1000'], stdout=f)"
     reading = asyncio.create_task(asyncio.to_thread((scratch / "alive").read_bytes))
     found = await run(scratch, code, wall_time_s=2)
     assert (found.ended, found.code) == ("time", None)

@@ -7,6 +7,7 @@ input is the worker's pipe: nobody writes to it, its end is the sign. Then SCRAT
 """
 
 import contextlib
+import ctypes
 import os
 import shutil
 import signal
@@ -18,9 +19,13 @@ from pathlib import Path
 CANNOT_RUN = 127
 """What a shell says of a program that it cannot start."""
 
+_PR_SET_CHILD_SUBREAPER = 36
+_MOST_ROUNDS = 1000
+
 
 def main() -> int:
     scratch = Path(sys.argv[1])
+    _adopt()
     with (scratch / "prompt.txt").open("rb") as prompt:
         try:
             program = subprocess.Popen(
@@ -31,21 +36,45 @@ def main() -> int:
             return CANNOT_RUN
     threading.Thread(target=_await_worker, args=(program, scratch), daemon=True).start()
     code = program.wait()
-    end_group(program)
+    _end_all(program)
     return code if code >= 0 else 128 - code
 
 
 def _await_worker(program: "subprocess.Popen[bytes]", scratch: Path) -> None:
     while os.read(0, 1024):
         pass
-    end_group(program)
+    _end_all(program)
     shutil.rmtree(scratch, ignore_errors=True)
     os._exit(1)
 
 
-def end_group(program: "subprocess.Popen[bytes]") -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # all of it has ended
+def _adopt() -> None:
+    """On Linux, what the program leaves behind becomes this process's child, also what has left its group."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _end_all(program: "subprocess.Popen[bytes]") -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # all of the group has ended
         os.killpg(program.pid, signal.SIGKILL)
+    # Each that ends may leave children of its own.
+    for _ in range(_MOST_ROUNDS):
+        children = _children()
+        if not children:
+            return
+        for child in children:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(child, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(child, 0)
+
+
+def _children() -> list[int]:
+    listed = Path(f"/proc/self/task/{os.getpid()}/children")
+    try:
+        return [int(child) for child in listed.read_text().split()]
+    except OSError:  # another system, or a kernel that does not tell
+        return []
 
 
 if __name__ == "__main__":
