@@ -50,6 +50,14 @@ class Pace:
         per_s = self._per_s(2)
         return None if per_s is None else 60 * per_s
 
+    def eta_s(self, seen: RunProgress) -> float | None:
+        """How long the calls to come take at this pace; None where there are none, or nothing moves.
+
+        Later rounds are not planned before the earlier ones are answered, so it is for what is known to come.
+        """
+        per_s = self.calls_per_s
+        return seen.open_jobs / per_s if per_s and seen.open_jobs else None
+
     def _per_s(self, column: Literal[1, 2]) -> float | None:
         if not self._seen:
             return None
@@ -193,7 +201,7 @@ def _counts(name: str, counts: Mapping[str, int]) -> str:
 
 def _pace(seen: RunProgress, pace: Pace | None) -> list[str]:
     """Calls and tokens per time beside what the experiment's limits allow, and how long it goes on like this."""
-    if pace is None or not pace.calls_per_s or seen.state != "running":
+    if pace is None or pace.calls_per_s is None or seen.state != "running":
         return []
     calls, tokens = pace.calls_per_s, pace.tokens_per_minute or 0
     said = f"pace: {calls:,.1f} calls/s"
@@ -201,10 +209,8 @@ def _pace(seen: RunProgress, pace: Pace | None) -> list[str]:
         said += f" ({60 * calls:,.0f} of {most:,} a minute)"
     most = seen.limits.get("tokens_per_minute")
     said += f", {tokens:,.0f}{f' of {most:,}' if most else ''} tokens a minute"
-    if seen.open_jobs:
-        # Later rounds are not planned before the earlier ones are answered, so the time is for what is known to come.
-        said += f", {_duration(seen.open_jobs / calls)} for the calls to come"
-    return [said]
+    eta_s = pace.eta_s(seen)
+    return [said if eta_s is None else f"{said}, {_duration(eta_s)} for the calls to come"]
 
 
 def _budget(seen: RunProgress) -> list[str]:

@@ -121,7 +121,11 @@ def _document(
     lanes = capacities(connection, services.broker_url, run=seen.run) if seen.state == "running" else []
     document = asdict(seen) | {"capacity": [asdict(lane) for lane in lanes]}
     if pace is not None:
-        document |= {"calls_per_s": pace.calls_per_s, "tokens_per_minute": pace.tokens_per_minute}
+        document |= {
+            "calls_per_s": pace.calls_per_s,
+            "tokens_per_minute": pace.tokens_per_minute,
+            "eta_s": pace.eta_s(seen),
+        }
     return document
 
 

@@ -42,9 +42,13 @@ HOLD = Wait(why="hold", model="m", until=NOW, reason="429", jobs=12)
 
 
 class FixedPace(Pace):
+    def __init__(self, calls_per_s: float = 0.1) -> None:
+        super().__init__()
+        self.given = calls_per_s
+
     @property
     def calls_per_s(self) -> float:
-        return 0.1
+        return self.given
 
     @property
     def tokens_per_minute(self) -> float:
@@ -133,6 +137,10 @@ def test_what_waits_is_said_with_its_time_and_reason() -> None:
     assert last == (
         f"12 calls of m: the gateway asked all to wait until {NOW.astimezone():%Y-%m-%d %H:%M:%S} (429)"
     )
+
+
+def test_a_run_that_stands_still_says_so() -> None:
+    assert describe(RUNNING, FixedPace(0.0))[2] == "pace: 0.0 calls/s, 900 tokens a minute"
 
 
 def test_no_pace_before_the_first_answer() -> None:
