@@ -38,7 +38,7 @@ class Tab:
 
 
 _CLIPPED = """() => [...document.querySelectorAll("h1, h2, h3, p, li, th, td, dt, dd, a, button, label, summary")]
-  .filter(e => e.scrollWidth > e.clientWidth + 1 && e.clientWidth > 0 && getComputedStyle(e).display !== "inline")
+  .filter(e => e.scrollWidth > e.clientWidth + 1 && e.clientWidth > 1 && getComputedStyle(e).display !== "inline")
   .map(e => e.textContent.trim().slice(0, 60))"""
 
 
@@ -64,6 +64,8 @@ def tab(browser: Browser) -> Iterator[Callable[..., Tab]]:
         context = browser.new_context(
             viewport={"width": width, "height": 900}, color_scheme=theme, reduced_motion="reduce", **more
         )
+        # A loaded machine is slow; a test that waits for ever is ended by its own limit.
+        context.set_default_timeout(120_000)
         contexts.append(context)
         new = Tab(page=context.new_page())
         new.page.on("console", lambda message: _note(new, message))

@@ -24,6 +24,8 @@ TEXT = "currentColor"
 
 MOST_STRATEGIES = 30
 """More are not told apart in a chart; the tables hold all of them."""
+MOST_LETTERS = 80
+"""Of a name in a chart."""
 MOST_SPOKEN = 12
 """Rows that a chart's description reads out; the table beside it has all."""
 _LETTER_PX, _WIDTHS_PX = 7.5, (280, 600, 1000)
@@ -62,7 +64,10 @@ def rows_of(table: pl.DataFrame) -> list[Row]:
 def _plain(value: object) -> object:
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    return terminal_text(value).replace("\n", " ") if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    text = " ".join(terminal_text(value[:MOST_LETTERS]).split())
+    return text if len(value) <= MOST_LETTERS else text + "…"
 
 
 def data(rows: Sequence[Mapping[str, Any]]) -> alt.InlineData:
