@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import ExceptionHandler
+from starlette.types import ASGIApp, ExceptionHandler
 
 from db.connection import Connection
 from db.errors import UnknownRun
@@ -28,7 +28,7 @@ STATEMENT_S = 10.0
 
 def build(
     *, pool: ConnectionPool[Connection], reports: Path, hosts: Sequence[str] | None, token: str | None
-) -> Starlette:
+) -> ASGIApp:
     """The application.
 
     Args:
@@ -37,17 +37,14 @@ def build(
         hosts: names under which it answers; None: any.
         token: what every visitor must bring; None: nothing.
     """
-    guards = [Middleware(Headers)]
+    guards = [Middleware(Guard, token=token)]
     if hosts is not None:
         # A page of another site that had its name pointed to this address would be let in by the browser.
-        guards.append(Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False))
-    app = Starlette(
-        routes=_routes(),
-        middleware=[*guards, Middleware(Guard, token=token)],
-        exception_handlers=_HANDLERS,
-    )
+        guards.insert(0, Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False))
+    app = Starlette(routes=_routes(), middleware=guards, exception_handlers=_HANDLERS)
     app.state.pool, app.state.reports = pool, reports
-    return app
+    # Outside of all that Starlette does, so that an unforeseen error has the headers too.
+    return Headers(app)
 
 
 def _routes() -> list[Route | Mount]:

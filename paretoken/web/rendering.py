@@ -13,6 +13,8 @@ from starlette.responses import HTMLResponse
 from analysis.safetext import terminal_text
 
 _UNKNOWN = "–"
+_MOST_TEXT = 100_000
+_MOST_JSON = 20_000
 
 
 def page(template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
@@ -48,7 +50,12 @@ def _moment(value: datetime | None) -> str:
 
 
 def _as_json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=2)
+    return _cut(json.dumps(value, ensure_ascii=False, indent=2), _MOST_JSON)
+
+
+def _cut(value: str, most: int = _MOST_TEXT) -> str:
+    """For texts that are no answers, which seldom are so long; answers are cut in the database."""
+    return value if len(value) <= most else f"{value[:most]}\n… (cut; {len(value):,} characters in all)"
 
 
 def _share(part: int, of: int) -> str:
@@ -65,7 +72,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     filters: Mapping[str, Any] = {
-        "usd": _usd, "count": _count, "moment": _moment, "as_json": _as_json, "share": _share,
+        "usd": _usd, "count": _count, "moment": _moment, "as_json": _as_json, "cut": _cut, "share": _share,
     }  # fmt: skip
     made.filters.update(filters)
     made.globals["address"] = address

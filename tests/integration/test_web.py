@@ -12,7 +12,7 @@ import psycopg
 import pytest
 import uvicorn
 from psycopg_pool import ConnectionPool
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from db.browse import AUDITOR, become_auditor, reading_pool
 from db.connection import Connection, connect
@@ -64,7 +64,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextmanager
-def served(app: Starlette) -> Iterator[str]:
+def served(app: ASGIApp) -> Iterator[str]:
     """The application on a socket of its own, which takes connections before the server itself is up."""
     with _listening("127.0.0.1", 0) as listening:
         server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_level="warning", ws="none"))
@@ -270,6 +270,17 @@ def test_what_is_not_there_is_said_in_plain_words(
 ) -> None:
     answer = site.get(address)
     assert (answer.status_code, said in answer.text) == (status, True), answer.text
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+
+
+def test_an_error_of_our_own_says_no_more_than_that_there_is_one(
+    site: httpx2.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "PAGE", "secret of the program")
+    # A connection of its own: the server ends it.
+    answer = httpx2.get(site.base_url)
+    assert (answer.status_code, "could not be made" in answer.text) == (500, True)
+    assert "secret" not in answer.text
     assert "default-src 'none'" in answer.headers["content-security-policy"]
 
 
