@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -80,13 +81,14 @@ ONLY_CLAUDE = {"stream": True, "model": CLAUDE}
 
 
 @pytest.fixture(scope="module")
-def clients(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def clients(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The folder of the installed programs."""
     asked = os.environ.get(VARIABLE)
     if not asked:
         pytest.skip(f"{VARIABLE} is not set: installing both clients takes a minute and 700 MB")
     if asked != "1":
-        return Path(asked) / "node_modules" / ".bin"
+        yield Path(asked) / "node_modules" / ".bin"
+        return
     if shutil.which("npm") is None:
         pytest.skip("npm is not installed")
     folder = tmp_path_factory.mktemp("clients")
@@ -100,7 +102,8 @@ def clients(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # npm may leave the install script of Claude Code out.
     script = folder / "node_modules" / "@anthropic-ai" / "claude-code" / "install.cjs"
     subprocess.run(["node", str(script)], cwd=script.parent, check=True, capture_output=True)
-    return folder / "node_modules" / ".bin"
+    yield folder / "node_modules" / ".bin"
+    shutil.rmtree(folder)  # 700 MB
 
 
 def test_the_ledger_has_what_the_gateway_served(
