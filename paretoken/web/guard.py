@@ -29,6 +29,14 @@ _HEADERS = {
 }
 _OPEN_TO_ALL = ("/healthz", "/static/style.css", "/static/icon.svg")
 _COOKIE = "paretoken"
+_TITLES = {
+    HTTPStatus.BAD_REQUEST: "This address cannot be used",
+    HTTPStatus.UNAUTHORIZED: "A token is needed",
+    HTTPStatus.NOT_FOUND: "This is not here",
+    HTTPStatus.METHOD_NOT_ALLOWED: "Pages can only be read",
+    HTTPStatus.SERVICE_UNAVAILABLE: "Not now",
+    HTTPStatus.INTERNAL_SERVER_ERROR: "Something went wrong here",
+}
 _COOKIE_S = 30 * 86_400
 
 
@@ -102,7 +110,7 @@ class Guard:
 
 def refused(status: HTTPStatus, said: str) -> Response:
     """A page that says why there is no other."""
-    return page("error.html", status=status, title=status.phrase, said=said)
+    return page("error.html", status=status, title=_TITLES.get(status, status.phrase), said=said)
 
 
 def _no_token() -> Response:
