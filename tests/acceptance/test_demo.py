@@ -4,12 +4,18 @@ import csv
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
+from db.billable import billable
+from db.connection import connect
 from paretoken import servers
+from paretoken.bills import read_bill
+from paretoken.reconciliation import reconcile
 from paretoken.settings import HOME
 from tests.acceptance.conftest import CommandLine
 
@@ -82,6 +88,63 @@ def test_the_ledger_is_what_the_gateway_served(demo: Path, ledger: list[dict[str
         assert sum(row[name] for row in ledger) == sum(row[name] for row in served)
     # 28 tasks x (1 + 1 + 3 + 5 + 10) calls.
     assert len(ledger) == TASKS * sum(CALLS.values()) == 560
+
+
+Bill = dict[tuple[str, str], list[float]]
+
+# What somebody did to one line of the bill, as changes of requests, input tokens, output tokens and USD for one call.
+FORGERIES = {
+    "nothing": lambda line, call: line,
+    "one call removed": lambda line, call: [a - b for a, b in zip(line, call, strict=True)],
+    "one call doubled": lambda line, call: [a + b for a, b in zip(line, call, strict=True)],
+    "one call repriced": lambda line, call: [*line[:3], line[3] + call[3]],
+}
+
+
+def bill_of(served: list[dict[str, Any]], ledger: list[dict[str, Any]]) -> tuple[Bill, Bill]:
+    """What a provider would write by the gateway's own record, by day and model; and the first call in it."""
+    costs = {row["response_id"]: row["cost_usd"] for row in ledger}
+    lines: Bill = {}
+    first: Bill = {}
+    for row in served:
+        day = datetime.fromtimestamp(row["started"]["wall"], UTC).date().isoformat()
+        call = [1, row["input_tokens"], row["output_tokens"], costs[row["response_id"]]]
+        line = lines.setdefault((day, row["model"]), [0, 0, 0, 0.0])
+        lines[day, row["model"]] = [a + b for a, b in zip(line, call, strict=True)]
+        first.setdefault((day, row["model"]), call)
+    return lines, first
+
+
+def test_a_bill_by_the_gateways_own_record_is_equal_and_a_forged_one_is_not(
+    machine: CommandLine, demo: Path, ledger: list[dict[str, Any]]
+) -> None:
+    billed, first = bill_of([row for row in lines(demo / "served.jsonl") if row["served"]], ledger)
+    (day, model), call = next(iter(first.items()))
+    run_id, path = ledger[0]["run_id"], machine.folder / "bill.csv"
+    database_url = json.loads(machine.must("servers", "start", "--json"))["database_url"]
+    with connect(database_url) as connection:
+        own = billable(connection, run_id, timezone="UTC")
+        for name, forge in FORGERIES.items():
+            forged = billed | {(day, model): forge(billed[day, model], call)}
+            write_bill(path, forged)
+            found = reconcile(read_bill(path, columns={}, models={}, timezone=ZoneInfo("UTC")), own)
+            wrong = [line for line in found.lines if line.verdict == "differs"]
+            assert [(str(line.day), line.model) for line in wrong] == (
+                [] if name == "nothing" else [(day, model)]
+            )
+            for line in wrong:
+                changed = [a - b for a, b in zip(forged[day, model], billed[day, model], strict=True)]
+                assert list(vars(line.difference).values()) == pytest.approx(changed), name
+    write_bill(path, billed)
+    assert "the bill against the ledger" in machine.must("audit", run_id, "--bill", path)
+    machine.must("servers", "stop")
+
+
+def write_bill(path: Path, bill: Bill) -> None:
+    with path.open("w", newline="") as file:
+        out = csv.writer(file)
+        out.writerow(["date", "model", "requests", "input_tokens", "output_tokens", "cost_usd"])
+        out.writerows([*key, *line[:3], f"{line[3]:.9f}"] for key, line in bill.items())
 
 
 def test_every_trial_is_ok_with_as_many_calls_as_its_strategy_says(
