@@ -35,6 +35,15 @@ FAULTS = [
     {"kind": "html", "count": 1, "body": f"<html>{SECRET}</html>"},
     {"kind": "context_length_exceeded", "contains": "Task 3:", "body": SAID_BACK},
 ]
+# It is given the key, since it makes calls of its own, and gives it away wherever it can.
+TELLER = """
+import json, os, pathlib, sys
+key = os.environ["OPENAI_API_KEY"]
+pathlib.Path("told.txt").write_text(key)
+print(key, file=sys.stderr)
+print(key)
+print(json.dumps({"answer": f"It is {key}.", "usage": {"input_tokens": 5, "output_tokens": 5, "note": key}}))
+"""
 END = "end-of-watching"
 # `{}` is the test's folder.
 COMMANDS = [
@@ -95,13 +104,17 @@ def processes_watched() -> Iterator[tuple[set[bytes], set[bytes]]]:
 
 
 def write_run(folder: Path, base_url: str) -> Path:
-    """Six tasks, the third of which the gateway refuses; checks that run in a sandbox."""
+    """Six tasks, the third of which the gateway refuses; checks that run in a sandbox; a program that tells the key."""
+    (folder / "tell.py").write_text(TELLER)
     path = write_experiment(
         folder,
         tasks=6,
         gateway=GATEWAY.format(base_url=base_url),
+        top="allow_commands = true",
         more="[retries]\nbackoff_s = 0.01\n",
-        strategies='[[strategies]]\nname = "refined"\nkind = "self_refine"\n',
+        strategies='[[strategies]]\nname = "refined"\nkind = "self_refine"\n'
+        '[[strategies]]\nname = "teller"\nkind = "command"\nclient = "generic"\nmax_total_tokens = 1000\n'
+        f"command = {json.dumps([sys.executable, str(folder / 'tell.py')])}\n",
     )
     checked = [task(number) for number in range(1, 7)]
     for each in checked:
@@ -184,6 +197,8 @@ def test_no_file_row_message_output_or_process_list_holds_the_key(
     assert "1 failed" in done.stderr
     said = connection.execute("SELECT message FROM call WHERE message LIKE '%[key]%'").fetchall()
     assert len(said) >= 2
+    answers = connection.execute("SELECT answer FROM trial WHERE answer LIKE 'It is %'").fetchall()
+    assert answers == [{"answer": "It is [key]."}] * 6
     # In the end the gateway refuses the key, and a trial has no answer; all else is well.
     assert list(codes.values()) == [1, 0, 0, 0, 1]
     assert {path.name for path in tmp_path.rglob("ledger.*")} == {"ledger.jsonl", "ledger.csv"}
