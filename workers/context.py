@@ -87,20 +87,31 @@ class Contexts:
     def __init__(self, pool: AsyncConnectionPool[AsyncConnection]) -> None:
         self._pool = pool
         self._runs: dict[int, tuple[float, RunContext]] = {}
+        self._reading_run = asyncio.Lock()
         self._tasks: OrderedDict[int, TaskContext] = OrderedDict()
         self._files: OrderedDict[str, bytes] = OrderedDict()
 
     async def run(self, run: int) -> RunContext:
         """The run, at most some seconds old: limits and the like may change while it is at work."""
-        known = self._runs.get(run)
-        now = asyncio.get_running_loop().time()
-        if known is None or now - known[0] > _FRESH_S:
-            async with self._pool.connection() as connection:
-                row = await (await connection.execute(SQL["read_run"], {"run": run})).fetchone()
-                rows = await (await connection.execute(SQL["read_strategies"], {"run": run})).fetchall()
-            assert row is not None
-            known = self._runs[run] = (now, _run_context(row, rows))
-        return known[1]
+        if (fresh := self._fresh(run)) is None:
+            # One reads for all: hundreds of calls find the same run stale at the same moment.
+            async with self._reading_run:
+                fresh = self._fresh(run) or await self._read_run(run)
+        return fresh
+
+    def _fresh(self, run: int) -> RunContext | None:
+        read_at, known = self._runs.get(run, (0.0, None))
+        return known if asyncio.get_running_loop().time() - read_at <= _FRESH_S else None
+
+    async def _read_run(self, run: int) -> RunContext:
+        read_at = asyncio.get_running_loop().time()
+        async with self._pool.connection() as connection:
+            row = await (await connection.execute(SQL["read_run"], {"run": run})).fetchone()
+            rows = await (await connection.execute(SQL["read_strategies"], {"run": run})).fetchall()
+        assert row is not None
+        context = _run_context(row, rows)
+        self._runs[run] = (read_at, context)
+        return context
 
     async def tasks(self, tasks: Sequence[int]) -> Mapping[int, TaskContext]:
         # What is found is kept apart from the shared memory: while this waits for Postgres, others may forget it.

@@ -174,7 +174,10 @@ class Engine:
 
     async def _claim(self, shard: Shard) -> list[Claimed]:
         async with self._pool.connection() as connection:
-            return await work.claim(connection, worker=self.worker, shard=shard)
+            claimed = await work.claim(connection, worker=self.worker, shard=shard)
+        # All tasks of the shard at once; later each of its jobs finds its own.
+        await self._contexts.tasks([job.task for job in claimed])
+        return claimed
 
     async def _hand_back(self, jobs: list[tuple[Claimed, float]]) -> None:
         async def move() -> None:
@@ -204,8 +207,8 @@ class Engine:
             self._slots.release()
 
     async def _work(self, job: Claimed) -> None:
-        run = await self._contexts.run(job.run)
-        tasks = await self._contexts.tasks([job.task])
+        run = await patiently(lambda: self._contexts.run(job.run))
+        tasks = await patiently(lambda: self._contexts.tasks([job.task]))
         request = request_of(job, run, tasks[job.task])
         lane = run.lane_name(request.model)
         send = self._sender(job, run, request, tasks[job.task])

@@ -1,7 +1,9 @@
 -- What a worker needs to know about a run, read once and kept.
 
 -- name: read_run
-SELECT id, run_id, base_url, experiment, key_fingerprint, simulated FROM run WHERE id = %(run)s;
+-- Without the digest of its tasks, which of ten thousand tasks is megabytes.
+SELECT id, run_id, base_url, experiment - 'tasks' AS experiment, key_fingerprint, simulated
+FROM run WHERE id = %(run)s;
 
 -- name: read_strategies
 SELECT id, name, kind, params FROM strategy WHERE run = %(run)s;

@@ -7,24 +7,31 @@ SELECT pg_try_advisory_lock(%(key)s) AS held;
 -- Every lane of a running run that may be given jobs now, with how many it has out and what the run's budget still
 -- allows (NULL: no budget): spent, held for unknown outcomes and reserved by what is out, in one snapshot.
 SELECT run.id AS run, lane.id AS lane, run_lane.proven_at IS NOT NULL AS proven, out.queued, out.running,
-       (run.experiment #>> '{budget,run_tokens}')::bigint - spent.tokens - out_of_run.tokens AS tokens_left,
-       (run.experiment #>> '{budget,run_cost_usd}')::float8 - spent.cost_usd - out_of_run.cost_usd AS cost_left_usd,
-       (run.experiment #>> '{budget,trial_tokens}')::bigint AS trial_tokens,
-       (run.experiment #>> '{budget,trial_cost_usd}')::float8 AS trial_cost_usd
-FROM run
+       (run.budget ->> 'run_tokens')::bigint - spent.tokens - out_of_run.tokens AS tokens_left,
+       (run.budget ->> 'run_cost_usd')::float8 - spent.cost_usd - out_of_run.cost_usd AS cost_left_usd,
+       (run.budget ->> 'trial_tokens')::bigint AS trial_tokens,
+       (run.budget ->> 'trial_cost_usd')::float8 AS trial_cost_usd
+FROM (
+  -- OFFSET keeps this apart: an experiment of ten thousand tasks is unpacked once here, not once for each amount.
+  SELECT id, experiment -> 'budget' AS budget FROM run WHERE state = 'running' OFFSET 0) AS run
 JOIN run_lane ON run_lane.run = run.id
 JOIN lane ON lane.id = run_lane.lane
 CROSS JOIN LATERAL (
-  SELECT count(*) FILTER (WHERE state = 'queued') AS queued, count(*) FILTER (WHERE state = 'running') AS running
-  FROM job WHERE job.run = run.id AND job.lane = lane.id AND job.state IN ('queued', 'running')) AS out
+  -- Each by its own small index: of a million jobs only what is out is looked at.
+  SELECT (SELECT count(*) FROM job WHERE job.run = run.id AND job.lane = lane.id AND job.state = 'queued') AS queued,
+         (SELECT count(*) FROM job WHERE job.run = run.id AND job.lane = lane.id AND job.state = 'running') AS running
+  ) AS out
 CROSS JOIN LATERAL (
   SELECT coalesce(sum(reserve_tokens), 0)::bigint AS tokens, coalesce(sum(reserve_cost_usd), 0) AS cost_usd
-  FROM job WHERE job.run = run.id AND job.state IN ('queued', 'running')) AS out_of_run
+  FROM (SELECT reserve_tokens, reserve_cost_usd FROM job WHERE job.run = run.id AND job.state = 'queued'
+        UNION ALL
+        SELECT reserve_tokens, reserve_cost_usd FROM job WHERE job.run = run.id AND job.state = 'running') AS job
+  ) AS out_of_run
 CROSS JOIN LATERAL (
   SELECT coalesce(sum(input_tokens + output_tokens + held_tokens), 0)::bigint AS tokens,
          coalesce(sum(cost_usd + held_cost_usd), 0) AS cost_usd
   FROM tally WHERE tally.run = run.id) AS spent
-WHERE run.state = 'running' AND (lane.hold_until IS NULL OR lane.hold_until <= now())
+WHERE (lane.hold_until IS NULL OR lane.hold_until <= now())
 ORDER BY run.id, lane.id;
 
 -- name: dispatch
@@ -92,7 +99,8 @@ UPDATE job SET state = 'cancelled' FROM open WHERE job.id = open.id;
 -- name: stuck_on_budget
 -- A run that could go on but for its budget: nothing is out, no lane is held, and no lane's next job fits into what is
 -- left.
-SELECT NOT EXISTS (SELECT FROM job WHERE run = %(run)s AND state IN ('queued', 'running'))
+SELECT NOT EXISTS (SELECT FROM job WHERE run = %(run)s AND state = 'queued')
+   AND NOT EXISTS (SELECT FROM job WHERE run = %(run)s AND state = 'running')
    AND count(*) > 0
    AND bool_and(hold_until IS NULL OR hold_until <= now())
    AND bool_and(coalesce(reserve_tokens > %(tokens_left)s::bigint, false)
@@ -107,9 +115,13 @@ WHERE run_lane.run = %(run)s;
 
 -- name: finish_runs
 -- A run is finished when none of its trials is open, and what its judges were to be asked has been.
+-- An open trial is looked for first, and by its index: this is asked many times a second, and a join would read all open
+-- trials each time. The order by a run that is bounded from both sides is one that only the index can give at once.
 UPDATE run SET state = 'finished', reason = NULL, finished_at = now()
 WHERE state = 'running'
-  AND NOT EXISTS (SELECT FROM trial WHERE trial.run = run.id AND trial.state IN ('pending', 'running'))
-  AND (judgings IS NOT NULL OR jsonb_array_length(coalesce(experiment -> 'judges', '[]')) = 0)
-  AND NOT EXISTS (SELECT FROM judging WHERE judging.run = run.id AND judging.state = 'pending')
+  AND CASE WHEN (SELECT trial.run FROM trial
+                 WHERE trial.run BETWEEN run.id AND run.id AND trial.state IN ('pending', 'running')
+                 ORDER BY trial.run LIMIT 1) IS NOT NULL THEN false
+           ELSE (judgings IS NOT NULL OR jsonb_array_length(coalesce(experiment -> 'judges', '[]')) = 0)
+                AND NOT EXISTS (SELECT FROM judging WHERE judging.run = run.id AND judging.state = 'pending') END
 RETURNING run_id;

@@ -3,9 +3,13 @@
 -- committed for the version that was seen. Locks: trial, judging, job, call.
 
 -- name: runs_to_judge
+-- An open trial is looked for first and by its index, as in `finish_runs`.
 SELECT id FROM run
-WHERE state = 'running' AND judgings IS NULL AND jsonb_array_length(experiment -> 'judges') > 0
-  AND NOT EXISTS (SELECT FROM trial WHERE trial.run = run.id AND trial.state IN ('pending', 'running'))
+WHERE state = 'running' AND judgings IS NULL
+  AND CASE WHEN (SELECT trial.run FROM trial
+                 WHERE trial.run BETWEEN run.id AND run.id AND trial.state IN ('pending', 'running')
+                 ORDER BY trial.run LIMIT 1) IS NOT NULL THEN false
+           ELSE jsonb_array_length(experiment -> 'judges') > 0 END
 ORDER BY id;
 
 -- name: lock_run_to_judge
