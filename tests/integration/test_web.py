@@ -385,6 +385,9 @@ def test_pages_in_a_browser(
         "table": f"{RUN}/tables/elo_table.csv",
         "missing": f"{RUN}/trials?state=lost",
     }
+    if theme == "dark":
+        # The same pages in other colours.
+        addresses = {name: addresses[name] for name in ("run", "trial", "search")}
     seen = tab(width=width, theme=theme)
     for name, address in addresses.items():
         seen.page.goto(f"{site.base_url}{address}")
