@@ -77,6 +77,9 @@ def data(rows: Sequence[Mapping[str, Any]]) -> alt.InlineData:
 def number_axis(channel: type[Any], field: str, title: str, *, form: str = "", scale: Any = None) -> Any:
     """A quantitative `alt.X` or `alt.Y`, with few enough ticks for a phone."""
     axis = alt.Axis(format=form or alt.Undefined, labelOverlap=True, tickCount=6)
+    if form == ".0%":
+        # The margin around the points may reach beyond what a share can be.
+        axis["labelExpr"] = "datum.value < 0 || datum.value > 1 ? '' : datum.label"
     return channel(
         f"{field}:Q", title=title, axis=axis, scale=scale or alt.Scale(zero=False, nice=True, padding=24)
     )
