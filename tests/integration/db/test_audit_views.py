@@ -109,21 +109,23 @@ def ledgers(draw: st.DrawFn) -> Rows:
                 **{"try": try_ if strategy else 1}, **end)
             for number, end in enumerate(ends, 1)
         ]  # fmt: skip
+        if draw(st.booleans()):
+            # An external agent's second turn: a row of the same attempt.
+            rows.append(rows[-1] | {"turn": 2})
     # Tries of a judge do not exist: what differs in them alone is the same row.
     return list({tuple(r[k] for k in KEY): r for r in rows}.values())
 
 
-KEY = ("task_id", "strategy", "repeat", "try", "round", "sample", "attempt")
+KEY = ("task_id", "strategy", "repeat", "try", "round", "sample", "attempt", "turn")
 
 
 def usable(rows: Rows) -> Rows:
-    """At most one answer of a job is used."""
-    seen = set()
+    """At most one attempt of a job is used, with all its turns."""
+    answers: dict[tuple[Any, ...], int] = {}
     for line in rows:
         if line["used"]:
-            job = tuple(line[name] for name in KEY[:-1])
-            line["used"] = job not in seen
-            seen.add(job)
+            answer = answers.setdefault(tuple(line[name] for name in KEY[:-2]), line["attempt"])
+            line["used"] = answer == line["attempt"]
     return rows
 
 
