@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 
 from paretoken.errors import InputError, RunFailed
-from paretoken.services import Services, own_services, require_reachable
+from paretoken.services import Services, own_services, require_migrated, require_reachable
 from paretoken.settings import BROKER_URL, DATABASE_URL
 
 if TYPE_CHECKING:
@@ -101,14 +101,12 @@ def worker(
 
 
 def _ready(until_stdin_closes: bool) -> Services:
-    from db.migration import require_current
-
     services = own_services()
     _log_to_stderr()
     if until_stdin_closes:
         threading.Thread(target=_end_with_stdin, daemon=True).start()
     require_reachable(services.broker_url)
-    require_current(services.database_url)
+    require_migrated(services.database_url)
     return services
 
 

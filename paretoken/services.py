@@ -45,7 +45,7 @@ def started_services(*, broker: bool = True) -> Iterator[Services]:
     if settings.database_url is not None and settings.broker_url is not None:
         if broker:
             require_reachable(settings.broker_url)
-        _require_migrated(settings.database_url)
+        require_migrated(settings.database_url)
         yield Services(database_url=settings.database_url, broker_url=settings.broker_url)
         return
     with _embedded(settings.home) as found:
@@ -105,15 +105,22 @@ def _running(home: Path) -> bool:
 
 
 def _upgrade(database_url: str) -> None:
-    from db.migration import upgrade
+    from db.revision import is_current
 
-    upgrade(database_url)
+    if not is_current(database_url):
+        from db.migration import upgrade
+
+        upgrade(database_url)
 
 
-def _require_migrated(database_url: str) -> None:
-    from db.migration import require_current
+def require_migrated(database_url: str) -> None:
+    """Raise `NotMigrated` unless the database has this version's schema."""
+    from db.revision import is_current
 
-    require_current(database_url)
+    if not is_current(database_url):
+        from db.migration import require_current
+
+        require_current(database_url)
 
 
 def require_reachable(broker_url: str) -> None:

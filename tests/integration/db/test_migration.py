@@ -13,6 +13,7 @@ from sqlalchemy import create_engine, text
 from db.connection import sqlalchemy_url
 from db.errors import DatabaseUnreachable, NotMigrated
 from db.migration import _config, head, require_current, upgrade
+from db.revision import is_current, newest
 from db.tables import metadata
 
 
@@ -33,6 +34,16 @@ def test_up_from_empty_equals_the_tables(empty_database_url: str) -> None:
         options = {"compare_type": True, "compare_server_default": True}
         assert compare_metadata(MigrationContext.configure(connection, opts=options), metadata) == []
     engine.dispose()
+
+
+def test_the_quick_look_agrees_with_alembic(empty_database_url: str) -> None:
+    assert newest() == head()
+    assert not is_current(empty_database_url)
+    upgrade(empty_database_url)
+    assert is_current(empty_database_url)
+    with psycopg.connect(empty_database_url) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    assert not is_current(empty_database_url)
 
 
 DETAILS = [
