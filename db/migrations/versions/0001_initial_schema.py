@@ -153,13 +153,6 @@ def upgrade() -> None:
         "worker",
         sa.Column("name", sa.Text(), nullable=False, comment="host:pid:start"),
         sa.Column("lease_until", sa.DateTime(timezone=True), nullable=False),
-        sa.Column(
-            "lease_no",
-            sa.Integer(),
-            server_default="1",
-            nullable=False,
-            comment="grows when a lease was over",
-        ),
         sa.Column("started_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
         sa.Column("in_flight", sa.Integer(), server_default="0", nullable=False),
         sa.Column(
