@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from analysis.report.scaling_table import ScalingRow
 from analysis.study import Study
 
+MOST_NAMES = 5
+
 
 def answer(study: Study, rows: Sequence[ScalingRow]) -> tuple[str, ...]:
     """Sentences for a reader who reads nothing else; not yet escaped for any medium.
@@ -23,7 +25,8 @@ def _choice(study: Study, rows: Sequence[ScalingRow], best: ScalingRow) -> str:
     threshold = f"{study.options.threshold:g} Elo per 1,000 tokens"
     if best.strategy == rows[0].strategy:
         return f"Use {best.strategy}: no step to a strategy with more tokens buys {threshold}."
-    return f"Use {best.strategy}: it is the last strategy whose extra tokens still buy {threshold}."
+    far = ", as far as these tasks tell" if best.assessment == "cannot tell yet" else ""
+    return f"Use {best.strategy}: it is the last strategy whose extra tokens still buy {threshold}{far}."
 
 
 def _price(study: Study, best: ScalingRow) -> list[str]:
@@ -56,7 +59,8 @@ def _unsettled(rows: Sequence[ScalingRow]) -> list[str]:
     open_ones = [row for row in rows if row.assessment == "cannot tell yet"]
     if not open_ones:
         return []
-    names = ", ".join(row.strategy for row in open_ones)
+    names = ", ".join(row.strategy for row in open_ones[:MOST_NAMES])
+    names += f" and {len(open_ones) - MOST_NAMES:,} more" if len(open_ones) > MOST_NAMES else ""
     needed = [row.more_tasks for row in open_ones if row.more_tasks]
     more = (
         f"; about {max(needed):,} more tasks would settle all of it"

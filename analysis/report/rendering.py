@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 import vl_convert
@@ -24,8 +25,9 @@ def write_drawings(folder: Path, charts: Iterable[Chart]) -> tuple[Path, ...]:
     return tuple(written)
 
 
+@cache
 def browser_code() -> str:
-    """Vega, Vega-Lite and vega-embed as one script, about 0.9 MB; made once a process."""
+    """Vega, Vega-Lite and vega-embed as one script, about 0.9 MB; made once a process, since that takes seconds."""
     return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
 
 

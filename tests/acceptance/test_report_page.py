@@ -15,6 +15,7 @@ from analysis.judges import QUALITY
 from analysis.options import Options
 from analysis.report import Wanted, page, write_report
 from analysis.report.charts import charts
+from analysis.report.scaling_table import scaling_rows
 from analysis.safetext import csv_value
 from analysis.study import Study, study
 from tests.browser import Tab
@@ -236,6 +237,30 @@ def test_hostile_text_is_harmless_and_can_be_read_back(report: Path) -> None:
     for name in ("scaling_table.md", "arena_table.md"):
         markdown = (report / name).read_text(encoding="utf-8")
         assert not re.search(r"(?<!\\)<|\x1b|\0|\u202e", markdown)
+
+
+SMALL = {"no trial": (0, {}), "one strategy": (3, {"a": 1}), "one task": (1, {"a": 1, "b": 2})}
+
+
+@pytest.mark.parametrize("case", SMALL)
+def test_the_least_that_can_be_analysed_still_has_a_page(case: str) -> None:
+    tasks, strategies = SMALL[case]
+    outcomes, calls = trials(tasks, strategies)
+    outcomes = outcomes.with_columns(pl.col("task_id", "strategy").cast(pl.String))
+    found = study(outcomes=outcomes, calls=calls, options=Options(bootstrap=10))
+    text = page.page(
+        found,
+        charts(found),
+        rows=scaling_rows(found),
+        notes=(),
+        warnings=(),
+        title=case,
+        provenance={},
+        simulated=False,
+    )
+    shown = re.sub("<(script|style)[^>]*>.*?</\\1>", "", text, flags=re.DOTALL)
+    assert "recommended" in shown or "Use a" in shown
+    assert not re.search(r"\b(nan|None|inf)\b", shown)
 
 
 @pytest.fixture(scope="module")
