@@ -150,7 +150,7 @@ def describe(seen: RunProgress, pace: Pace | None = None) -> list[str]:
         *_judging(seen),
         f"calls: {seen.calls:,} done" + _ahead(seen),
         *_pace(seen, pace),
-        f"tokens: {seen.input_tokens:,} in, {seen.output_tokens:,} out; cost {_cost(seen)}",
+        _spent(seen),
         *_budget(seen),
     ]
     if seen.errors:
@@ -207,8 +207,9 @@ def _pace(seen: RunProgress, pace: Pace | None) -> list[str]:
     said = f"pace: {calls:,.1f} calls/s"
     if most := seen.limits.get("requests_per_minute"):
         said += f" ({60 * calls:,.0f} of {most:,} a minute)"
-    most = seen.limits.get("tokens_per_minute")
-    said += f", {tokens:,.0f}{f' of {most:,}' if most else ''} tokens a minute"
+    if not _nothing_known(seen):
+        most = seen.limits.get("tokens_per_minute")
+        said += f", {tokens:,.0f}{f' of {most:,}' if most else ''} tokens a minute"
     eta_s = pace.eta_s(seen)
     return [said if eta_s is None else f"{said}, {_duration(eta_s)} for the calls to come"]
 
@@ -233,7 +234,26 @@ def _duration(seconds: float) -> str:
     return f"about {minutes // 60} h {minutes % 60} min"
 
 
+def _spent(seen: RunProgress) -> str:
+    """Tokens and cost as far as they are known, and of how many calls they are not."""
+    tokens = "unknown" if _nothing_known(seen) else f"{seen.input_tokens:,} in, {seen.output_tokens:,} out"
+    left_out = {
+        "answered": seen.unknown_usage_calls,
+        # Of some the gateway may have told a part before the connection broke.
+        "with an unknown outcome": seen.unknown_calls,
+    }
+    said = " and ".join(f"{count:,} {what}" for what, count in left_out.items() if count)
+    return f"tokens: {tokens}; cost {_cost(seen)}" + (f"; calls of unknown usage: {said}" if said else "")
+
+
+def _nothing_known(seen: RunProgress) -> bool:
+    """Whether calls have used tokens, and none has said how many."""
+    return not seen.tokens and bool(seen.unknown_usage_calls or seen.unknown_calls)
+
+
 def _cost(seen: RunProgress) -> str:
+    if not seen.unpriced_models and _nothing_known(seen) and not seen.cost_usd:
+        return "unknown"
     if not seen.unpriced_models:
         return f"${seen.cost_usd:.4f}"
     known = f"${seen.cost_usd:.4f} and " if seen.cost_usd else ""

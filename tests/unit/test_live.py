@@ -21,8 +21,8 @@ GIVEN: dict[str, Any] = {
     "trials": {"pending": 5, "ok": 2, "running": 1, "failed": 1},
     "jobs": {"pending": 12, "queued": 3, "running": 5},
     "ok_calls": 20,
-    "error_calls": 3,
-    "unknown_calls": 1,
+    "error_calls": 4,
+    "unknown_calls": 0,
     "input_tokens": 1_234,
     "output_tokens": 567,
     "cost_usd": 0.25,
@@ -130,6 +130,35 @@ def test_a_judge_has_its_line_with_its_bound(most_cost_usd: float | None, said: 
 )
 def test_a_run_in_words(changes: dict[str, object], pace: Pace | None, lines: list[str]) -> None:
     assert describe(replace(RUNNING, **changes), pace) == lines
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {"unknown_calls": 0, "unknown_usage_calls": 2},
+            "1,234 in, 567 out; cost $0.2500; calls of unknown usage: 2 answered",
+        ),
+        (
+            {"unknown_usage_calls": 2},
+            "1,234 in, 567 out; cost $0.2500; calls of unknown usage: 2 answered and 1 with an unknown outcome",
+        ),
+        # No call has told anything: 0 would be a number that nobody knows.
+        (
+            {"unknown_usage_calls": 20, "input_tokens": 0, "output_tokens": 0, "cost_usd": 0.0},
+            "unknown; cost unknown; calls of unknown usage: 20 answered and 1 with an unknown outcome",
+        ),
+        # Calls that failed have used nothing.
+        (
+            {"ok_calls": 0, "unknown_calls": 0, "input_tokens": 0, "output_tokens": 0, "cost_usd": 0.0},
+            "0 in, 0 out; cost $0.0000",
+        ),
+    ],
+)
+def test_unknown_usage_is_said_and_is_not_0(changes: dict[str, object], said: str) -> None:
+    lines = describe(replace(RUNNING, **{"unknown_calls": 1} | changes), FixedPace())
+    assert f"tokens: {said}" in lines
+    assert any("tokens a minute" in line for line in lines) != said.startswith("unknown")
 
 
 def test_what_waits_is_said_with_its_time_and_reason() -> None:
