@@ -9,7 +9,6 @@ import json
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
 
 from openai import APIError, AsyncOpenAI, RateLimitError
 
@@ -47,7 +46,12 @@ class Bucket:
             await asyncio.sleep(0.001)
 
 
-async def process(client: AsyncOpenAI, number: int, out: IO[str]) -> None:
+def append(out: Path, entry: object) -> None:
+    with out.open("a") as file:
+        file.write(json.dumps(entry) + "\n")
+
+
+async def process(client: AsyncOpenAI, number: int, out: Path) -> None:
     """One call with its retries; its answer goes into the file."""
     for _ in range(_TRIES):
         try:
@@ -59,9 +63,9 @@ async def process(client: AsyncOpenAI, number: int, out: IO[str]) -> None:
         except APIError as error:
             last = str(error)
         else:
-            out.write(json.dumps([{"number": number}, answer.model_dump()]) + "\n")
+            append(out, [{"number": number}, answer.model_dump()])
             return
-    out.write(json.dumps([{"number": number}, {"errors": last}]) + "\n")
+    append(out, [{"number": number}, {"errors": last}])
 
 
 async def run(*, base_url: str, calls: int, concurrency: int, out: Path) -> dict[str, float]:
@@ -70,13 +74,12 @@ async def run(*, base_url: str, calls: int, concurrency: int, out: Path) -> dict
     bucket = Bucket(requests_per_minute=1e6, tokens_per_minute=1e9)
     slots = asyncio.Semaphore(concurrency)
     began, used = time.perf_counter(), time.process_time()
-    with out.open("a") as file:
-        async with asyncio.TaskGroup() as group:
-            for number in range(calls):
-                await slots.acquire()
-                await bucket.take(_MAX_TOKENS + 30)
-                task = group.create_task(process(client, number, file))
-                task.add_done_callback(lambda _: slots.release())
+    async with asyncio.TaskGroup() as group:
+        for number in range(calls):
+            await slots.acquire()
+            await bucket.take(_MAX_TOKENS + 30)
+            task = group.create_task(process(client, number, out))
+            task.add_done_callback(lambda _: slots.release())
     await client.close()
     return {"seconds": time.perf_counter() - began, "cpu_s": time.process_time() - used}
 
