@@ -77,6 +77,20 @@ def diagnoses(study: Study) -> Iterator[tuple[str, str, str]]:
     yield "Fit converged", converged, f"After {found['newton_steps']} Newton steps."
 
 
+def left_out(study: Study) -> str:
+    """What the averages do not hold, also where it is nothing."""
+    trials, summary = study.trials, study.tables["cost_summary"]
+    answered = int(trials["answered"].sum())
+    unknown = {
+        name: summary[name][-1] if summary.height else 0 for name in ("unknown_tokens", "unknown_cost")
+    }
+    return (
+        f"{trials.height - answered:,} of {trials.height:,} trials without an answer; of the others "
+        f"{unknown['unknown_tokens']:,} of unknown tokens and {unknown['unknown_cost']:,} of unknown cost, each left "
+        "out of its averages"
+    )
+
+
 _METHODS = {
     "clustered": "Clustered by task.",
     "jackknife": "Each task left out once: safer than the usual formula with few tasks.",

@@ -226,6 +226,7 @@ def test_hostile_text_is_harmless_and_can_be_read_back(report: Path) -> None:
     assert "\x1b" not in text
     assert "\u202e" not in text
     assert "Run \\ud800" in text
+    assert "0 of 300 trials without an answer; of the others 0 of unknown tokens" in text
     for name in ("elo_table", "categories", "dearest", "judges"):
         for row in stored(report, name):
             assert not any(cell.startswith(("=", "+", "@")) for cell in row.values())

@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from analysis.report.answer import answer
 from analysis.report.drawing import Chart
-from analysis.report.plain_words import DEFINITIONS, diagnoses
+from analysis.report.plain_words import DEFINITIONS, diagnoses, left_out
 from analysis.report.rendering import browser_code
 from analysis.report.scaling_table import HEADERS, SIMULATED, ScalingRow
 from analysis.report.sections import sections
@@ -68,6 +68,7 @@ def page(
         definitions=DEFINITIONS,
         statuses=study.trials.group_by("status").len().sort("status").rows(),
         provenance=provenance,
+        left_out=left_out(study),
         style=Markup(style),  # noqa: S704 - our own file
         scripts=[Markup(library), Markup(own)],  # noqa: S704 - our own file, and the charts' library
         policy=_policy(style, library, own),
