@@ -5,6 +5,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
@@ -126,7 +127,7 @@ def links(gateway: Gateway, *, secret: str) -> list[str]:
 def write_files(made: Mapping[str, str], *, folder: Path, force: bool) -> Sequence[Path]:
     """Write them all, or none where one would replace a file with other content.
 
-    `force` replaces it and keeps the old one beside it, as `NAME.bak`.
+    `force` replaces it and keeps the old one beside it, as `NAME.bak`, or `.bak1` … where that is taken.
 
     Raises:
         InputError: a file is there already, or cannot be written.
@@ -142,12 +143,18 @@ def write_files(made: Mapping[str, str], *, folder: Path, force: bool) -> Sequen
                 f"{named}: there already. Give another --out, or --force to replace what is there."
             )
         for path in in_the_way:
-            shutil.copy2(path, path.with_name(f"{path.name}.bak"))
+            shutil.copy2(path, _kept(path))
         for path, content in paths.items():
             _write(path, content)
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{folder}: cannot be written ({error}). Name another folder with --out.") from None
     return list(paths)
+
+
+def _kept(path: Path) -> Path:
+    """A name beside the file that nothing has: what an earlier run has kept is the user's own."""
+    names = (path.with_name(f"{path.name}.bak{number or ''}") for number in count())
+    return next(name for name in names if not os.path.lexists(name))
 
 
 def _write(path: Path, content: str) -> None:

@@ -11,6 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from paretoken.cli import main
+from paretoken.clients.writing import write_files
 from tests.experiments import GATEWAY, write_experiment
 
 KEY = "sk-marked-8e01c7d2f4"
@@ -156,6 +157,21 @@ def test_nothing_is_overwritten_unless_forced(told: Told, tmp_path: Path) -> Non
     assert path.with_name("settings.json.bak").read_text() == '{"mine": 1}'
     # The same again changes nothing, so it needs no force.
     told(*write)
+
+
+def test_what_was_kept_is_never_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "settings.json"
+    path.write_text("mine")
+    for content in ("first", "first", "second", "third"):
+        write_files({path.name: content}, folder=tmp_path, force=True)
+    kept = {found.name: found.read_text() for found in tmp_path.iterdir()}
+    # The second time nothing is replaced, so nothing is kept.
+    assert kept == {
+        "settings.json": "third",
+        "settings.json.bak": "mine",
+        "settings.json.bak1": "first",
+        "settings.json.bak2": "second",
+    }
 
 
 @pytest.mark.parametrize(
