@@ -18,7 +18,9 @@ from db.text import to_database, unescape_json
 
 AUDITOR = "paretoken_auditor"
 MOST_JOBS = 200
-"""Calls of one trial that are read."""
+"""Jobs of one trial that are read, with those of its judgings."""
+MOST_CALLS = 2_000
+"""Calls of these jobs that are read."""
 _FEW = 10
 _READ_ONLY = "SET default_transaction_read_only = on"
 _WAIT_S = 5.0
@@ -97,8 +99,18 @@ def choices(connection: Connection, *, run: int) -> Row:
 
 
 def trials(connection: Connection, *, run: int, filters: Filters, after: int, most: int) -> list[Row]:
-    """The first trials behind the one with this row id."""
-    return _rows(connection, "browse_trials", run=run, after=after, most=most, **filters.parameters())
+    """The first trials behind the one with this row id; each with what it has `spent`."""
+    found = _rows(connection, "browse_trials", run=run, after=after, most=most, **filters.parameters())
+    _add_spent(connection, found)
+    return found
+
+
+def _add_spent(connection: Connection, trials: Sequence[Row]) -> None:
+    """`calls, tokens, cost_usd, unknown_usage, unknown_cost`; a sum is None where nothing of it is known."""
+    rows = _rows(connection, "browse_spent", trials=[trial["id"] for trial in trials])
+    spent = {row["trial"]: row for row in rows}
+    for trial in trials:
+        trial["spent"] = spent[trial["id"]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +118,7 @@ class TrialView:
     """One trial with all that belongs to it."""
 
     trial: Row
+    """With what it has `spent`, of all its calls."""
     siblings: Sequence[Row]
     """The same task and repeat with every strategy, this one too."""
     jobs: Sequence[Row]
@@ -114,7 +127,7 @@ class TrialView:
     verdicts: Sequence[Row]
     files: Sequence[Row]
     cut: bool
-    """Whether there are more jobs than were read."""
+    """Whether there are more jobs or calls than were read."""
 
 
 def trial(connection: Connection, *, run_id: str, trial: int, cut: int, cut_of_many: int) -> TrialView | None:
@@ -127,29 +140,34 @@ def trial(connection: Connection, *, run_id: str, trial: int, cut: int, cut_of_m
     found = _rows(connection, "browse_trial", run_id=run_id, trial=trial, cut=cut)
     if not found:
         return None
+    _add_spent(connection, found)
     [row] = found
     at = {"trial": trial, "run": row["run"], "task": row["task"], "repeat": row["repeat"], "most": MOST_JOBS}
     judgings = _rows(connection, "browse_judgings", **at)
     about = [judging["id"] for judging in judgings]
     jobs = _rows(connection, "browse_jobs", **at | {"judgings": about, "most": MOST_JOBS + 1})
-    _add_calls(connection, jobs, cut=cut if len(jobs) <= _FEW else cut_of_many)
+    jobs, cut_jobs = jobs[:MOST_JOBS], len(jobs) > MOST_JOBS
+    cut_calls = _add_calls(connection, jobs, cut=cut if len(jobs) <= _FEW else cut_of_many)
     return TrialView(
         trial=row,
         siblings=_rows(connection, "browse_siblings", **at),
-        jobs=jobs[:MOST_JOBS],
+        jobs=jobs,
         judgings=judgings,
         verdicts=_rows(connection, "browse_verdicts", **at),
         files=_rows(connection, "browse_trial_files", **at),
-        cut=len(jobs) > MOST_JOBS,
+        cut=cut_jobs or cut_calls,
     )
 
 
-def _add_calls(connection: Connection, jobs: Sequence[Row], *, cut: int) -> None:
+def _add_calls(connection: Connection, jobs: Sequence[Row], *, cut: int) -> bool:
+    """Give each job its `calls`; True where there are more than were read."""
     by_job: dict[int, list[Row]] = {job["id"]: [] for job in jobs}
-    for call in _rows(connection, "browse_calls", jobs=list(by_job), cut=cut, most=10 * MOST_JOBS):
+    calls = _rows(connection, "browse_calls", jobs=list(by_job), cut=cut, most=MOST_CALLS + 1)
+    for call in calls[:MOST_CALLS]:
         by_job[call["job"]].append(call)
     for job in jobs:
         job["calls"] = by_job[job["id"]]
+    return len(calls) > MOST_CALLS
 
 
 Text = Literal["answer", "output"]

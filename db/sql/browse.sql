@@ -1,15 +1,23 @@
 -- Looking into runs, for people: a page at a time, by keyset, each page by an index. Nothing here changes anything.
 
 -- name: browse_runs
--- The newest first; sums from the tally, so that no call is read.
+-- The newest first; sums from the tally, so that no call is read. A sum is NULL where nothing of it is known.
 SELECT run.id, run.run_id, run.source_platform, run.state, run.reason, run.simulated, run.created_at, run.finished_at,
-       spent.ok_calls, spent.tokens, spent.cost_usd
+       spent.ok_calls, spent.unknown_usage, lanes.unpriced_models,
+       CASE WHEN spent.tokens > 0 OR spent.unknown_usage = 0 THEN spent.tokens END AS tokens,
+       CASE WHEN spent.cost_usd > 0 OR lanes.unpriced_models = 0 AND (spent.tokens > 0 OR spent.unknown_usage = 0)
+            THEN spent.cost_usd END AS cost_usd
 FROM (
   SELECT * FROM run WHERE %(before)s::int IS NULL OR id < %(before)s::int ORDER BY id DESC LIMIT %(most)s) AS run
 CROSS JOIN LATERAL (
   SELECT coalesce(sum(ok_calls), 0)::bigint AS ok_calls, coalesce(sum(input_tokens + output_tokens), 0)::bigint AS tokens,
-         coalesce(sum(cost_usd), 0) AS cost_usd
+         coalesce(sum(cost_usd), 0) AS cost_usd, coalesce(sum(unknown_usage_calls + unknown_calls), 0)::bigint AS unknown_usage
   FROM tally WHERE tally.run = run.id) AS spent
+CROSS JOIN LATERAL (
+  -- OFFSET keeps it apart: an experiment is unpacked once, not once for each model.
+  SELECT count(*) AS unpriced_models FROM (SELECT run.experiment -> 'prices' AS models OFFSET 0) AS priced
+  JOIN run_lane ON run_lane.run = run.id JOIN lane ON lane.id = run_lane.lane
+  WHERE NOT priced.models ? lane.model) AS lanes
 ORDER BY run.id DESC;
 
 -- name: browse_strategies
@@ -35,8 +43,7 @@ SELECT ARRAY(SELECT name FROM strategy WHERE run = %(run)s ORDER BY position) AS
 -- A page of trials: those of each wanted state from the index, which holds all that is asked, then put in order.
 -- Filters are NULL where not wanted.
 SELECT trial.id, task.task_id, task.category, strategy.name AS strategy, trial.repeat, trial.state, trial.reason,
-       trial.try, trial.confirmed_success, trial.score, trial.finished_at, spent.calls, spent.tokens, spent.cost_usd,
-       spent.unknown_usage
+       trial.try, trial.confirmed_success, trial.score, trial.finished_at
 FROM (
   SELECT found.id FROM unnest(%(states)s::text[]) AS wanted (state)
   CROSS JOIN LATERAL (
@@ -54,11 +61,21 @@ FROM (
 JOIN trial ON trial.id = page.id
 JOIN task ON task.id = trial.task
 JOIN strategy ON strategy.id = trial.strategy
-CROSS JOIN LATERAL (
-  SELECT count(*) AS calls, sum(call.total_tokens)::bigint AS tokens, sum(call.cost_usd) AS cost_usd,
-         count(*) FILTER (WHERE call.total_tokens IS NULL AND call.status = 'ok') AS unknown_usage
-  FROM job JOIN call ON call.job = job.id WHERE job.trial = trial.id) AS spent
 ORDER BY trial.id;
+
+-- name: browse_spent
+-- Of each trial over its calls that have an outcome; which are unknown is told as the audit tells it. A sum is NULL where
+-- nothing of it is known.
+SELECT wanted.trial, spent.*
+FROM unnest(%(trials)s::bigint[]) AS wanted (trial)
+CROSS JOIN LATERAL (
+  SELECT count(*) FILTER (WHERE status <> 'started') AS calls,
+         count(*) FILTER (WHERE unknown_usage) AS unknown_usage, count(*) FILTER (WHERE unknown_cost) AS unknown_cost,
+         CASE WHEN count(total_tokens) > 0 OR count(*) FILTER (WHERE unknown_usage) = 0
+              THEN coalesce(sum(total_tokens), 0)::bigint END AS tokens,
+         CASE WHEN count(cost_usd) > 0 OR count(*) FILTER (WHERE unknown_cost) = 0
+              THEN coalesce(sum(cost_usd), 0) END AS cost_usd
+  FROM audit_calls WHERE audit_calls.trial = wanted.trial) AS spent;
 
 -- name: browse_trial
 SELECT trial.id, trial.run, trial.repeat, trial.state, trial.reason, trial.try, trial.repetition,
@@ -77,8 +94,8 @@ WHERE trial.task = %(task)s AND trial.repeat = %(repeat)s ORDER BY strategy.posi
 
 -- name: browse_jobs
 -- Of a trial, or of the judgings that it was shown in.
-SELECT job.id, job.judging, job.try, job.round, job.sample, job.state, job.error, job.answer_attempt, job.request,
-       lane.model
+SELECT job.id, job.judging, job.try, job.round, job.sample, job.state, job.error, job.attempt, job.answer_attempt,
+       job.request, lane.model
 FROM job JOIN lane ON lane.id = job.lane
 WHERE job.trial = %(trial)s OR job.judging = ANY(%(judgings)s::bigint[])
 ORDER BY job.judging NULLS FIRST, job.try, job.round, job.sample, job.id LIMIT %(most)s;

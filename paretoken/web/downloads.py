@@ -21,6 +21,10 @@ from paretoken.web.rendering import page
 REPORT = "report.html"
 MOST_ROWS = 500
 """Rows of a table on its page."""
+MOST_CELL = 1_000
+"""Characters of a cell on its page."""
+# An output may be a cell; the module's own limit is 131,072 characters.
+csv.field_size_limit(2**31 - 1)
 _SHOWN = (".csv", ".md", ".json", ".jsonl", ".parquet", ".svg", ".png")
 # The report has scripts of its own. In a sandbox it is of no site: it reads no cookie and no other page, asks for
 # nothing on any network, and may only draw and give its charts to be saved.
@@ -90,7 +94,7 @@ def table(request: Request) -> Response:
     if path.suffix != ".csv":
         raise HTTPException(HTTPStatus.NOT_FOUND, "There is no such table of this run.")
     with path.open(encoding="utf-8", errors="replace", newline="") as file:
-        rows = [[csv_value(cell) for cell in row] for row in islice(csv.reader(file), MOST_ROWS + 2)]
+        rows = [[_cell(cell) for cell in row] for row in islice(csv.reader(file), MOST_ROWS + 2)]
     return page(
         "table.html",
         run_id=request.path_params["run_id"],
@@ -100,6 +104,12 @@ def table(request: Request) -> Response:
         most=MOST_ROWS,
         cut=len(rows) > MOST_ROWS + 1,
     )
+
+
+def _cell(cell: str) -> str:
+    # A character is written in six at the most, so ten times as many are enough to know.
+    text = csv_value(cell[: 10 * MOST_CELL])
+    return text if len(text) <= MOST_CELL else f"{text[:MOST_CELL]}…"
 
 
 def answer(request: Request) -> Response:

@@ -1,16 +1,18 @@
 """The pages of runs: which there are, how far one is, its trials, and what their outputs hold."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
 
+import psycopg
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
 from db import browse
 from db.browse import Filters
-from db.connection import Row
+from db.connection import Connection, Row
 from db.runs import find_run
 from db.tables import TRIAL_STATES
 from db.text import to_database
@@ -21,8 +23,8 @@ from scheduler.progress import progress
 
 PAGE = 50
 """Rows on a page."""
-WINDOW = 5_000
-"""Trials whose outputs one search looks through."""
+WINDOWS = (5_000, 1_250, 300, 50)
+"""Trials whose outputs one search looks through; the next number where the database takes too long for one."""
 _MOST_WANTED = 200
 _BIGGEST = 2**63 - 1
 
@@ -90,15 +92,19 @@ def search(request: Request) -> Response:
     if len(wanted) > _MOST_WANTED:
         raise HTTPException(HTTPStatus.BAD_REQUEST, f"Search for at most {_MOST_WANTED} characters.")
     at: dict[str, Any] = {"wanted": wanted, "state": state, "after": _number(request, "after") or 0}
+    # What was too much for one page is not tried again by the next.
+    most = _number(request, "window") or WINDOWS[0]
+    windows = [window for window in WINDOWS if window <= most] or WINDOWS[-1:]
     found: Row | None = None
     matches: Sequence[Row] = ()
     more = None
     with request.app.state.pool.connection() as connection:
         row = find_run(connection, to_database(request.path_params["run_id"]))
         if wanted:
-            found = browse.search(connection, run=row["id"], window=WINDOW, most=PAGE + 1, **at)
-            matches, last = _shown_matches(found)
-            more = last and address("runs", row["run_id"], "search", q=wanted, state=state, after=last)
+            found, window = _search(connection, windows, run=row["id"], most=PAGE + 1, **at)
+            matches, last = _shown_matches(found, window)
+            query = {"q": wanted, "state": state, "after": last, "window": window}
+            more = last and address("runs", row["run_id"], "search", **query)
     return page(
         "search.html",
         run=row,
@@ -111,7 +117,15 @@ def search(request: Request) -> Response:
     )
 
 
-def _shown_matches(found: Row) -> tuple[Sequence[Row], int | None]:
+def _search(connection: Connection, windows: Sequence[int], **at: Any) -> tuple[Row, int]:
+    """What is found in the first window that the database gets through in time, and that window."""
+    for window in windows[:-1]:
+        with suppress(psycopg.errors.QueryCanceled):
+            return browse.search(connection, window=window, **at), window
+    return browse.search(connection, window=windows[-1], **at), windows[-1]
+
+
+def _shown_matches(found: Row, window: int) -> tuple[Sequence[Row], int | None]:
     """The matches of a page, and the trial behind which the search goes on; None where it is over.
 
     The last trial is left to the next page unless all its matches are here, or it alone fills this one.
@@ -120,7 +134,7 @@ def _shown_matches(found: Row) -> tuple[Sequence[Row], int | None]:
     if len(matches) > PAGE:
         shown = [match for match in matches if match["trial"] != matches[PAGE]["trial"]] or matches[:PAGE]
         return shown, shown[-1]["trial"]
-    return matches, found["last_trial"] if found["searched_trials"] == WINDOW else None
+    return matches, found["last_trial"] if found["searched_trials"] == window else None
 
 
 def _state(request: Request) -> str | None:

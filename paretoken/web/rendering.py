@@ -12,7 +12,9 @@ from starlette.responses import HTMLResponse
 
 from analysis.safetext import terminal_text
 
-_UNKNOWN = "–"
+_UNKNOWN = "unknown"
+_NOTHING = "–"
+"""There is none (yet): nothing that could be known."""
 _MOST_TEXT = 100_000
 _MOST_JSON = 20_000
 
@@ -38,15 +40,15 @@ def _shown(value: Any) -> Any:
 
 
 def _usd(value: float | None) -> str:
-    return "unknown" if value is None else f"${value:,.4f}"
+    return _UNKNOWN if value is None else f"${value:,.4f}"
 
 
 def _count(value: int | None) -> str:
-    return "unknown" if value is None else f"{value:,}"
+    return _UNKNOWN if value is None else f"{value:,}"
 
 
 def _moment(value: datetime | None) -> str:
-    return _UNKNOWN if value is None else f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+    return _NOTHING if value is None else f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
 
 
 def _as_json(value: Any) -> str:
@@ -59,7 +61,7 @@ def _cut(value: str, most: int = _MOST_TEXT) -> str:
 
 
 def _share(part: int, of: int) -> str:
-    return f"{100 * part / of:.1f} %" if of else _UNKNOWN
+    return f"{100 * part / of:.1f} %" if of else _NOTHING
 
 
 def _environment() -> Environment:

@@ -51,7 +51,6 @@ def trial(request: Request) -> Response:
         judging | {"jobs": [job for job in view.jobs if job["judging"] == judging["id"]]}
         for judging in view.judgings
     ]
-    calls = [call for job in own for call in job["calls"]]
     return page(
         "trial.html",
         run_id=request.path_params["run_id"],
@@ -59,7 +58,6 @@ def trial(request: Request) -> Response:
         trial=view.trial,
         rounds=_rounds(own),
         judgings=judged,
-        spent=_spent(calls),
     )
 
 
@@ -77,18 +75,6 @@ def prompt(request: Request) -> Response:
 def _rounds(jobs: Sequence[Row]) -> list[Round]:
     places = groupby(jobs, key=lambda job: (job["try"], job["round"]))
     return [Round(try_=try_, number=number, jobs=list(found)) for (try_, number), found in places]
-
-
-def _spent(calls: Sequence[Row]) -> dict[str, Any]:
-    """Sums over the calls shown; unknown ones are counted beside them."""
-    ended = [call for call in calls if call["status"] != "started"]
-    return {
-        "calls": len(ended),
-        "tokens": sum(call["total_tokens"] or 0 for call in ended),
-        "cost_usd": sum(call["cost_usd"] or 0.0 for call in ended),
-        "unknown_tokens": sum(call["total_tokens"] is None and call["status"] != "error" for call in ended),
-        "unknown_cost": sum(call["cost_usd"] is None and call["status"] != "error" for call in ended),
-    }
 
 
 def _cut(message: Mapping[str, Any]) -> dict[str, Any]:

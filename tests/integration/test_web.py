@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import psycopg
@@ -14,8 +15,9 @@ import uvicorn
 from psycopg_pool import ConnectionPool
 from starlette.types import ASGIApp
 
+from db import browse
 from db.browse import AUDITOR, become_auditor, reading_pool
-from db.connection import Connection, connect
+from db.connection import Connection, Row, connect
 from paretoken.servers import Servers
 from paretoken.web import pages
 from paretoken.web.app import build
@@ -227,8 +229,18 @@ def test_search_says_how_much_it_looked_through(
         f"{RUN}/trials/{made.hostile}#job-{made.hostile_job}"
     ]
     assert "<mark>document.title</mark>" in html
-    monkeypatch.setattr(pages, "WINDOW", 10)
+    monkeypatch.setattr(pages, "WINDOWS", (80, 20, 10))
     monkeypatch.setattr(pages, "PAGE", 7)
+    tried = []
+
+    def slow(connection: Connection, *, window: int, **at: Any) -> Row:
+        tried.append(window)
+        if window > 10:
+            raise psycopg.errors.QueryCanceled
+        return search(connection, window=window, **at)
+
+    search = browse.search
+    monkeypatch.setattr(browse, "search", slow)
     found: list[str] = []
     address = f"{RUN}/search?q=i+think"
     while True:
@@ -241,6 +253,22 @@ def test_search_says_how_much_it_looked_through(
     # All but the hostile and the long one, each once.
     assert sorted(set(found)) == sorted(found)
     assert len(found) == 148
+    # Fewer and fewer until it is no longer too much; what follows does not begin anew.
+    assert (tried[:3], set(tried[3:])) == ([80, 20, 10], {10})
+    monkeypatch.setattr(pages, "WINDOWS", (80, 20))
+    answer = site.get(f"{RUN}/search?q=i+think")
+    assert (answer.status_code, "was stopped" in answer.text) == (503, True)
+
+
+def test_a_table_with_a_long_cell(site: httpx2.Client, reports: Path) -> None:
+    path = reports / "test" / "long.csv"
+    # More than the csv module takes by itself.
+    path.write_text(f"id,output\n1,{'x' * 200_000}\n")
+    try:
+        html = site.get(f"{RUN}/tables/long.csv").text
+    finally:
+        path.unlink()
+    assert f">{'x' * 1_000}…</td>" in html
 
 
 @pytest.mark.parametrize(
