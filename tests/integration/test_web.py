@@ -231,7 +231,7 @@ def test_search_says_how_much_it_looked_through(
     assert "<mark>document.title</mark>" in html
     monkeypatch.setattr(pages, "WINDOWS", (80, 20, 10))
     monkeypatch.setattr(pages, "PAGE", 7)
-    tried = []
+    tried: list[int] = []
 
     def slow(connection: Connection, *, window: int, **at: Any) -> Row:
         tried.append(window)

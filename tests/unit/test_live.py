@@ -128,7 +128,7 @@ def test_a_judge_has_its_line_with_its_bound(most_cost_usd: float | None, said: 
     ],
     ids=["running", "limits and budget", "paused", "no worker", "finished"],
 )
-def test_a_run_in_words(changes: dict[str, object], pace: Pace | None, lines: list[str]) -> None:
+def test_a_run_in_words(changes: dict[str, Any], pace: Pace | None, lines: list[str]) -> None:
     assert describe(replace(RUNNING, **changes), pace) == lines
 
 
@@ -155,7 +155,7 @@ def test_a_run_in_words(changes: dict[str, object], pace: Pace | None, lines: li
         ),
     ],
 )
-def test_unknown_usage_is_said_and_is_not_0(changes: dict[str, object], said: str) -> None:
+def test_unknown_usage_is_said_and_is_not_0(changes: dict[str, Any], said: str) -> None:
     lines = describe(replace(RUNNING, **{"unknown_calls": 1} | changes), FixedPace())
     assert f"tokens: {said}" in lines
     assert any("tokens a minute" in line for line in lines) != said.startswith("unknown")

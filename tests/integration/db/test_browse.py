@@ -62,7 +62,7 @@ def test_what_trials_have_spent(
 def test_what_runs_have_spent(connection: Connection, tmp_path: Path) -> None:
     planned(connection, tmp_path)
     connection.execute("INSERT INTO tally (run, owner, ok_calls) SELECT id, 'host:1:a', 3 FROM run")
-    seen = []
+    seen: list[list[str]] = []
     for change in (
         "UPDATE tally SET input_tokens = 0",
         "UPDATE tally SET unknown_usage_calls = 2, unknown_calls = 1",
