@@ -5,13 +5,13 @@ Every move is a batch: one item a job, each with its own guard and its own resul
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from analysis.usage import UNKNOWN_USAGE, Usage
 from db.connection import AsyncConnection, Row
 from db.queries import SQL
-from db.text import escape_json, from_database, to_database
+from db.settlement import Settlement, file_arrays, item_of
+from db.text import from_database
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,61 +68,6 @@ class CallStart:
     lease_no: int
     """The worker's lease under which it is to be sent."""
     judging: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class LaterTurn:
-    """A turn of an external agent's run after its first: a row of its own, settled with the call."""
-
-    usage: Usage
-    raw_usage: Any = None
-    cost_usd: float | None = None
-    content: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settlement:
-    """The outcome of a call, and what follows for its job."""
-
-    trial: int | None
-    job: int
-    dispatch_no: int
-    attempt: int
-    status: str
-    """ok, error or unknown"""
-    next_state: str
-    """ok, pending or failed: the job's state, where the fence still holds"""
-    delay_s: float = 0.0
-    """next_state = pending: not before so many seconds from now"""
-    failures: int = 0
-    """Tries that this outcome uses up."""
-    throttled: bool = False
-    retry_reason: str | None = None
-    once: bool = False
-    """next_state = pending: only if its trial has not had its one repetition; `failed` otherwise"""
-    error: str | None = None
-    message: str | None = None
-    content: str | None = None
-    tool_calls: Sequence[Mapping[str, Any]] | None = None
-    usage: Usage = UNKNOWN_USAGE
-    raw_usage: Any = None
-    cost_usd: float | None = None
-    http_status: int | None = None
-    response_id: str | None = None
-    finish_reason: str | None = None
-    latency_ms: int | None = None
-    first_byte_ms: int | None = None
-    judging: int | None = None
-    later_turns: Sequence[LaterTurn] = ()
-    """Turns 2, 3, …; what stands above is turn 1, or the whole call."""
-    files: Mapping[str, bytes] = field(default_factory=dict)
-    """What an external agent has written; kept if its answer is used."""
-
-    @property
-    def whole_cost_usd(self) -> float | None:
-        """Of all its turns; None where the cost of one is unknown."""
-        costs = [self.cost_usd, *(turn.cost_usd for turn in self.later_turns)]
-        return None if None in costs else sum(cost for cost in costs if cost is not None)
 
 
 async def heartbeat(
@@ -228,10 +173,10 @@ async def commit(
         await connection.execute(SQL["lock_jobs"], {"jobs": jobs})
         if settlements:
             await connection.execute(
-                SQL["settle_calls"], {"owner": worker, "items": json.dumps([_item(s) for s in settlements])}
+                SQL["settle_calls"], {"owner": worker, "items": json.dumps([item_of(s) for s in settlements])}
             )
             if any(settlement.files for settlement in settlements):
-                await connection.execute(SQL["keep_files"], _file_arrays(settlements))
+                await connection.execute(SQL["keep_files"], file_arrays(settlements))
             settled, answered = owners(settlements)
             if answered:
                 await connection.execute(SQL["mark_judgings_due"], {"judgings": answered})
@@ -272,41 +217,6 @@ def _start_arrays(worker: str, starts: Sequence[CallStart]) -> dict[str, Any]:
         "key_fingerprints": [start.key_fingerprint for start in starts],
         "lease_nos": [start.lease_no for start in starts],
     }
-
-
-def _item(settlement: Settlement) -> Row:
-    row = {name: getattr(settlement, name) for name in _PLAIN}
-    row |= asdict(settlement.usage)
-    row["usage"] = escape_json(settlement.raw_usage)
-    row["tool_calls"] = escape_json(settlement.tool_calls)
-    row["later_turns"] = [_turn(number, turn) for number, turn in enumerate(settlement.later_turns, start=2)]
-    for name in ("message", "content", "response_id", "finish_reason"):
-        if row[name] is not None:
-            row[name] = to_database(row[name])
-    return row
-
-
-def _turn(number: int, turn: LaterTurn) -> Row:
-    return asdict(turn.usage) | {
-        "turn": number,
-        "usage": escape_json(turn.raw_usage),
-        "cost_usd": turn.cost_usd,
-        "content": None if turn.content is None else to_database(turn.content),
-    }
-
-
-def _file_arrays(settlements: Sequence[Settlement]) -> dict[str, Any]:
-    files = [(s.job, s.attempt, name, content) for s in settlements for name, content in s.files.items()]
-    return {
-        "jobs": [job for job, _, _, _ in files],
-        "attempts": [attempt for _, attempt, _, _ in files],
-        "names": [name for _, _, name, _ in files],
-        "contents": [content for _, _, _, content in files],
-    }
-
-
-_APART = ("trial", "judging", "usage", "raw_usage", "tool_calls", "later_turns", "files")
-_PLAIN = [name for name in Settlement.__dataclass_fields__ if name not in _APART]
 
 
 async def prove_lane(connection: AsyncConnection, *, run: int, lane: int) -> None:

@@ -15,7 +15,8 @@ from psycopg_pool import AsyncConnectionPool, PoolClosed
 from analysis.usage import UNKNOWN_USAGE
 from db import work
 from db.connection import AWAY, AsyncConnection
-from db.work import CallStart, Settlement
+from db.settlement import Settlement
+from db.work import CallStart
 
 log = logging.getLogger(__name__)
 

@@ -10,19 +10,19 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import redis.asyncio
-from psycopg_pool import PoolTimeout
 
 from db import work
 from db.connection import pool
 from db.work import CallStart, Claimed
 from workers import failpoints
+from workers.admission import Admission
 from workers.advancing import Advancer
 from workers.app import Shard
 from workers.commands.running import run_command
@@ -32,29 +32,21 @@ from workers.errors import KeyUnusable
 from workers.examining import Examiner
 from workers.gateway import Disposition, Outcome, Request
 from workers.gateway.client import Gateway
-from workers.limiter import Limiter, LimiterUnavailable
-from workers.reservation import estimated_tokens
+from workers.lease import Lease
 from workers.settling import proves_lane, settle
-from workers.waiting import clock_s, end_all, essential, patiently
+from workers.waiting import clock_s, end_all, essential, patiently, unless
 
 if TYPE_CHECKING:
     from workers.metrics import WorkerMetrics
 
 log = logging.getLogger(__name__)
 
-Result = TypeVar("Result")
 Sender = Callable[[], Awaitable[Outcome]]
 
 POOL_SIZE = 4
-# Much shorter than a lease: the heartbeat also says how many calls are in flight.
-BEAT_S = 2.0
-# A wait of the limiter that is longer than this sends the job back to Postgres; it would only fill memory here.
-MAX_WAIT_S = 20.0
 # A cool-down that is longer than this is kept in Postgres, where every dispatcher obeys it and no flush loses it.
 HOLD_FROM_S = 30.0
 NO_KEY_DELAY_S = 30.0
-NEVER_SENT = ("connection", "not_sent", "program_missing")
-_LIMITER_RETRY_S = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +71,9 @@ class Engine:
         self._redis = redis.asyncio.Redis.from_url(
             settings.broker_url, socket_timeout=10, socket_connect_timeout=3
         )
-        self._limiter = Limiter(self._redis, max_wait_s=MAX_WAIT_S)
+        self._stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._admission = Admission(self._redis, lease_s=settings.lease_s, stopped=self._stopped)
+        self._lease = Lease(self._pool, worker=self.worker, lease_s=settings.lease_s, busy=self._busy)
         self._committer = Committer(self._pool, worker=self.worker)
         self._contexts = Contexts(self._pool)
         self._advancer = Advancer(self._pool, self._contexts, self._committer.due, lease_s=settings.lease_s)
@@ -93,28 +87,24 @@ class Engine:
         self._services: list[asyncio.Task[None]] = []
         self._gateways: dict[tuple[str, str, bool, float], Gateway] = {}
         self._in_flight = 0
-        self._stopping = asyncio.Event()
-        self._lease_over = 0.0
-        self._lease_no = 0
         self._metrics = metrics
         if metrics:
             metrics.watch(
                 in_flight=lambda: self._in_flight,
-                waiting=lambda: len(self._jobs) - self._in_flight,
-                lease_left_s=lambda: max(self._lease_over - clock_s(), 0.0),
+                waiting=lambda: self._busy()[1],
+                lease_left_s=lambda: self._lease.left_s,
             )
 
     async def open(self) -> None:
         """Connect, take the lease and begin to commit and advance."""
-        self._stopped = asyncio.create_task(self._stopping.wait())
         await self._pool.open(wait=True)
-        await patiently(self._beat)
-        services = (self._heartbeat(), self._committer.run(), self._advancer.run(), self._examiner.run())
+        await patiently(self._lease.renew)
+        services = (self._lease.keep(), self._committer.run(), self._advancer.run(), self._examiner.run())
         self._services.extend(asyncio.create_task(essential(service)) for service in services)
 
     async def admit(self, shard: Shard) -> None:
         """Claim a shard's jobs and put them in flight; returns when the last one has a slot."""
-        if self._stopping.is_set():
+        if self._stopped.done():
             return
         admission = asyncio.create_task(self._admit(shard))
         self._admissions.add(admission)
@@ -122,13 +112,13 @@ class Engine:
         await admission
 
     async def _admit(self, shard: Shard) -> None:
-        claimed = await self._unless_stopping(patiently(lambda: self._claim(shard)))
+        claimed = await unless(self._stopped, patiently(lambda: self._claim(shard)))
         # A message may come twice, and a claim whose answer was lost is made again.
         jobs = [job for job in claimed or () if (job.job, job.dispatch_no) not in self._held]
         self._held.update((job.job, job.dispatch_no) for job in jobs)
         failpoints.reach("claimed")
         for number, job in enumerate(jobs):
-            if not await self._unless_stopping(self._slots.acquire()):
+            if not await unless(self._stopped, self._slots.acquire()):
                 await self._hand_back([(job, 0.0) for job in jobs[number:]])
                 return
             task = asyncio.create_task(self._job(job))
@@ -137,7 +127,8 @@ class Engine:
 
     async def close(self, *, deadline_s: float) -> None:
         """Stop gracefully: nothing new is sent; calls in flight may finish until the deadline."""
-        self._stopping.set()
+        if not self._stopped.done():
+            self._stopped.set_result(None)
         if self._jobs:
             log.info("%d calls in flight may finish.", len(self._jobs))
         loop = asyncio.get_running_loop()
@@ -162,15 +153,6 @@ class Engine:
         while not self._committer.due.empty():
             await self._advancer.advance([self._committer.due.get_nowait()])
         await self._examiner.examine()
-
-    async def _unless_stopping(self, work: Coroutine[Any, Any, Result]) -> Result | None:
-        """The result of `work`, or None when the worker stops first; `work` is cancelled then."""
-        task = asyncio.create_task(work)
-        await asyncio.wait({task, self._stopped}, return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            task.cancel()
-            await asyncio.wait({task})
-        return None if task.cancelled() else task.result()
 
     async def _claim(self, shard: Shard) -> list[Claimed]:
         async with self._pool.connection() as connection:
@@ -214,7 +196,7 @@ class Engine:
         send = self._sender(job, run, request, tasks[job.task])
         ticket = f"{job.job}:{job.dispatch_no}"
         asked = clock_s()
-        delay_s = await self._admission(job, run, request, lane, ticket)
+        delay_s = await self._admission.ask(job, run, request, lane, ticket)
         if self._metrics:
             self._metrics.admitted(request.model, wait_s=clock_s() - asked, granted=delay_s is None)
         if delay_s is not None:
@@ -229,10 +211,10 @@ class Engine:
             attempt=job.attempt + 1,
             model=request.model,
             key_fingerprint=run.key.fingerprint,
-            lease_no=self._lease_no,
+            lease_no=self._lease.number,
         )
-        if self._stopping.is_set() or not await self._committer.start(start):
-            await self._limiter_says(self._limiter.give_up(lane, ticket))
+        if self._stopped.done() or not await self._committer.start(start):
+            await self._admission.give_up(lane, ticket)
             await self._hand_back([(job, 0.0)])
             return
         failpoints.reach("call_started")
@@ -246,26 +228,7 @@ class Engine:
         failpoints.reach("settled")
         if self._metrics:
             self._metrics.settled(request.model, outcome.whole, cost_usd=settlement.whole_cost_usd)
-        await self._report(lane, ticket, outcome.whole)
-
-    async def _admission(
-        self, job: Claimed, run: RunContext, request: Request, lane: str, ticket: str
-    ) -> float | None:
-        """Wait for the limiter. None: go; a number: hand the job back, not before so many seconds."""
-        tokens = estimated_tokens(request.messages, request.max_tokens, request.extra)
-        lease_s = run.deadline_s(job.strategy) + MAX_WAIT_S + self._settings.lease_s
-        while not self._stopping.is_set():
-            try:
-                decision = await self._unless_stopping(
-                    self._limiter.turn(lane, ticket, tokens, run.limits, lease_s)
-                )
-            except LimiterUnavailable as error:
-                log.warning("%s", error)
-                await self._unless_stopping(asyncio.sleep(_LIMITER_RETRY_S))
-                continue
-            if decision is not None:
-                return None if decision.granted else decision.wait_s
-        return 0.0
+        await self._admission.report(lane, ticket, outcome.whole)
 
     def _sender(self, job: Claimed, run: RunContext, request: Request, task: TaskContext) -> Sender:
         """What makes the call: the gateway's client, or a program of the strategy's own."""
@@ -273,10 +236,14 @@ class Engine:
             return partial(run_command, command, request, run=run, files=task.files, stopped=self._stopped)
         return partial(self._gateway(run).complete, request)
 
+    def _busy(self) -> tuple[int, int]:
+        """Calls in flight, and jobs that wait for their slot."""
+        return self._in_flight, len(self._jobs) - self._in_flight
+
     async def _call(self, send: Sender, lease_no: int) -> Outcome:
         # Looked at once more just before sending: a process that was frozen must not send what was given to another,
         # even if it has a new lease by now.
-        if lease_no != self._lease_no or clock_s() > self._lease_over:
+        if not self._lease.still(lease_no):
             return Outcome(
                 status="error",
                 disposition=Disposition.RETRY,
@@ -301,30 +268,6 @@ class Engine:
             )
         return self._gateways[key]
 
-    async def _report(self, lane: str, ticket: str, outcome: Outcome) -> None:
-        """Tell the limiter what the call really used, and of a 429."""
-        throttled = outcome.disposition is Disposition.THROTTLED
-        if outcome.error in NEVER_SENT:
-            await self._limiter_says(self._limiter.give_up(lane, ticket))
-            return
-        await self._limiter_says(
-            self._limiter.settle(
-                lane,
-                ticket,
-                # A refused call has used nothing of the limit.
-                tokens=0 if throttled else outcome.usage.total_tokens,
-                result="throttled" if throttled else "ok" if outcome.status == "ok" else "other",
-                cool_down_s=(outcome.retry_after_s or 0.0) if throttled else 0.0,
-            )
-        )
-
-    async def _limiter_says(self, message: Coroutine[Any, Any, None]) -> None:
-        """A message that the limiter can do without: its leases end by themselves."""
-        try:
-            await message
-        except LimiterUnavailable as error:
-            log.warning("%s", error)
-
     async def _consequences(self, job: Claimed, run: RunContext, outcome: Outcome) -> None:
         """What an outcome means for the whole run or lane."""
         if outcome.disposition is Disposition.PAUSE_RUN:
@@ -342,29 +285,3 @@ class Engine:
         """One of `db.work`'s moves on a run or a lane."""
         async with self._pool.connection() as connection:
             await move(connection, **what)
-
-    async def _heartbeat(self) -> None:
-        between_s = min(self._settings.lease_s / 3, BEAT_S)
-        pause_s = between_s
-        while True:
-            await asyncio.sleep(pause_s)
-            try:
-                await self._beat()
-                pause_s = between_s
-            except (psycopg.Error, PoolTimeout) as error:
-                log.warning("No heartbeat (%s); trying again.", str(error).strip())
-                # Soon: after Postgres was away, each dead connection of the pool fails once.
-                pause_s = between_s / 10
-
-    async def _beat(self) -> None:
-        async with self._pool.connection() as connection:
-            # Measured from before the request: the lease in Postgres never ends sooner than the worker believes.
-            renewed = clock_s()
-            self._lease_no = await work.heartbeat(
-                connection,
-                worker=self.worker,
-                lease_s=self._settings.lease_s,
-                in_flight=self._in_flight,
-                waiting=len(self._jobs) - self._in_flight,
-            )
-        self._lease_over = renewed + self._settings.lease_s

@@ -4,7 +4,8 @@ import random
 from dataclasses import dataclass
 
 from analysis.prices import Price, cost_usd
-from db.work import Claimed, LaterTurn, Settlement
+from db.settlement import LaterTurn, Settlement
+from db.work import Claimed
 from workers.commands.outcome import Ran
 from workers.gateway import Disposition, Outcome
 
@@ -75,19 +76,28 @@ def settle(
 def _next(job: Claimed, outcome: Outcome, retries: Retries) -> tuple[str, float, int]:
     """(next state, seconds to wait, tries used up)."""
     asked_s = outcome.retry_after_s or 0.0
+    paid = may_be_paid(outcome)
+    throttling_goes_on = job.throttled_s <= retries.max_throttled_s and (
+        not paid or job.failures + 1 < retries.max_tries
+    )
     match outcome.disposition:
         case Disposition.USED:
             return "ok", 0.0, 0
         case Disposition.PAUSE_RUN:
-            return "pending", 0.0, 0
+            return "pending", 0.0, int(paid)
         case Disposition.RETRY if job.failures + 1 < retries.max_tries:
             return "pending", max(asked_s, retries.wait_s(job.failures)), 1
         case Disposition.RETRY_ONCE:  # unless the trial has had its repetition: `Settlement.once`
             return "pending", 0.0, 1
-        case Disposition.THROTTLED if job.throttled_s <= retries.max_throttled_s:
-            return "pending", max(asked_s, retries.wait_s(1)), 0
+        case Disposition.THROTTLED if throttling_goes_on:
+            return "pending", max(asked_s, retries.wait_s(1)), int(paid)
         case _:
             return "failed", 0.0, 1
+
+
+def may_be_paid(outcome: Outcome) -> bool:
+    """Whether a repetition may be paid twice. Of one HTTP request a refusal costs nothing; an agent's run has many."""
+    return outcome.status == "unknown" or bool(outcome.usage.total_tokens)
 
 
 def proves_lane(outcome: Outcome) -> bool:

@@ -34,6 +34,17 @@ async def patiently(move: Callable[[], Awaitable[Result]]) -> Result:
             await asyncio.sleep(_RETRY_S)
 
 
+async def unless(stopped: "asyncio.Future[None]", work: Coroutine[Any, Any, Result]) -> Result | None:
+    """The result of `work`, or None when the worker stops first; `work` is cancelled then."""
+    task = asyncio.create_task(work)
+    ends: set[asyncio.Future[Any]] = {task, stopped}
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    if not task.done():
+        task.cancel()
+        await asyncio.wait({task})
+    return None if task.cancelled() else task.result()
+
+
 async def end_all(tasks: set[asyncio.Task[Any]], deadline_s: float) -> None:
     """Wait for all of them, and cancel those that take longer."""
     if tasks:

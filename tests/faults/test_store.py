@@ -30,7 +30,8 @@ from analysis.usage import Usage
 from db import advance, dispatch, runs, work
 from db.advance import DueTrial, FinishedTrial, NextJob
 from db.connection import AsyncConnection, Connection, connect
-from db.work import CallStart, Claimed, Settlement
+from db.settlement import Settlement
+from db.work import CallStart, Claimed
 from scheduler.experiment import load
 from scheduler.plan import plan
 from tests.experiments import write_experiment

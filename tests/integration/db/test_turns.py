@@ -6,7 +6,7 @@ from analysis.usage import UNKNOWN_USAGE, Usage
 from db import advance, work
 from db.connection import Row
 from db.ledger import export_lines
-from db.work import LaterTurn
+from db.settlement import LaterTurn
 from tests.store import OTHER, WORKER, Store
 
 SECOND = LaterTurn(
