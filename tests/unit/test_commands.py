@@ -14,18 +14,22 @@ from typing import Any, Literal
 import pytest
 
 from analysis.usage import UNKNOWN_USAGE, Usage
+from db.work import Claimed
 from scheduler.experiment import load
 from workers.commands import CLIENTS
 from workers.commands.base import Address
 from workers.commands.folder import lay_out, written
 from workers.commands.outcome import Ran, Reader
 from workers.commands.process import MOST_OUTPUT_BYTES, Run, run_program
+from workers.gateway import Disposition
+from workers.settling import Retries, may_be_paid, settle
 from workers.strategies import Answer, Ended, Reply, StrategyInvalid, TaskView, strategy
 from workers.strategies.command import Command
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "commands"
 KEY = "sk-marked-key-7f3a9c"
 TOKENS = {"input_tokens": 900, "output_tokens": 60}
+READER = Reader(CLIENTS["generic"], program="agent", model="m", key=KEY)
 
 
 def ran(
@@ -200,7 +204,7 @@ def test_another_error_fails_the_job_and_keeps_what_it_took(
         ),
         (
             generic(error="no key", http_status=401),
-            "error",
+            "unknown",  # nobody knows what it asked for before
             "unauthorized",
             "pause_run",
             "agent: no key. The gateway does not accept the key",
@@ -214,6 +218,69 @@ def test_whatever_goes_wrong_is_one_clear_line(
     assert (found.status, found.error, found.disposition) == (status, error, next_)
     assert says in (found.message or "")
     assert found.usage.total_tokens == (960 if error in ("empty_output", "client_error") else None)
+
+
+REFUSED = {
+    "type": "turn.failed",
+    "error": {"message": "exceeded retry limit, last status: 429 Too Many Requests"},
+}
+RETRIES = Retries(max_tries=3, backoff_s=0, backoff_max_s=0, max_throttled_s=86_400, max_lost_leases=3)
+JOB = Claimed(
+    job=1, run=1, lane=1, trial=1, task=1, strategy=1, repeat=1, try_=1, round=1, sample=1, dispatch_no=1, attempt=0,
+    failures=0, throttled_s=0, retry_reason=None, request=None, reserve_tokens=1000, reserve_cost_usd=None, proven=True,
+)  # fmt: skip
+
+
+def codex(*items: str, end: dict[str, Any] = REFUSED) -> Ran:
+    done = [{"type": "item.completed", "item": {"type": kind}} for kind in items]
+    events = [{"type": "thread.started", "thread_id": "t"}, *done, end]
+    return ran("codex", "\n".join(map(json.dumps, events)), code=1)
+
+
+def claude(*, turns: int, **said: Any) -> Ran:
+    said = {"type": "result", "is_error": True, "api_error_status": 429, "num_turns": turns} | said
+    return ran("claude-code", json.dumps(said), code=1)
+
+
+@pytest.mark.parametrize(
+    ("found", "status", "failures"),
+    [
+        (codex("error"), "error", 0),  # its own warning, then refused at once: nothing was paid
+        (codex(*["command_execution"] * 10), "unknown", 1),
+        (claude(turns=1), "error", 0),
+        (claude(turns=2), "unknown", 1),
+        (claude(turns=2, usage=TOKENS), "error", 1),  # 960 were paid
+        (generic(error="refused", http_status=429), "unknown", 1),
+    ],
+)
+def test_a_refusal_after_some_work_may_have_been_paid(found: Ran, status: str, failures: int) -> None:
+    assert (found.status, found.error, found.http_status) == (status, "rate_limit", 429)
+    assert (found.disposition, may_be_paid(found)) == ("throttled", failures == 1)
+
+    def state(before: int) -> tuple[str, int]:
+        settled = settle(replace(JOB, failures=before), 1, found, price=None, retries=RETRIES)
+        assert settled.throttled
+        return settled.next_state, settled.failures
+
+    assert state(before=1) == ("pending", failures)
+    # Two tries are used up and this is the third; what was not paid waits on.
+    assert state(before=2) == (("failed", 1) if failures else ("pending", 0))
+
+
+def test_an_empty_answer_of_unknown_usage_may_have_been_paid() -> None:
+    for found in (generic(answer=" "), generic(answer="", usage={"input_tokens": 0, "output_tokens": 0})):
+        assert (found.status, found.error, found.disposition) == ("unknown", "empty_output", "trial_fails")
+        assert found.usage == UNKNOWN_USAGE
+
+
+def test_marks_of_models_are_no_other_models() -> None:
+    """9,000 + 100 in and 90 + 5 out, all by the model that the gateway knows as m."""
+    used = {"m[1m]": (9000, 90), "m": (100, 5), "unused": (0, 0)}
+    counts = {model: {"inputTokens": i, "outputTokens": o} for model, (i, o) in used.items()}
+    said = json.dumps({"type": "result", "is_error": False, "result": "42", "modelUsage": counts})
+    for model, priced in (("m", True), ("m[1m]", True), ("n", False)):
+        found = ran("claude-code", said, model=model)
+        assert (found.usage.input_tokens, found.usage.output_tokens, found.priced) == (9100, 95, priced)
 
 
 def test_zeros_beside_a_cost_are_unknown() -> None:
@@ -265,6 +332,11 @@ def test_no_text_holds_the_key() -> None:
     for found in (
         generic(answer=f"it is {KEY}", usage=TOKENS),
         generic(error=f"refused {KEY}"),
+        Ran(
+            status="ok",
+            disposition=Disposition.USED,
+            message=READER.note(f"1 entry was not kept: '{KEY[:12]}…'"),
+        ),
         ran("generic", "", last_words=f"Error: {KEY}".encode()),
     ):
         assert KEY not in repr(found)
@@ -379,10 +451,12 @@ def test_what_is_kept_of_a_folder(tmp_path: Path) -> None:
     (tmp_path / "large.bin").write_bytes(b"x" * 1_000_001)
     (tmp_path / "link").symlink_to("/etc/passwd")
     (tmp_path / "node_modules").mkdir()
+    (tmp_path / f"{KEY}.json").write_text("{}")
+    (tmp_path / f"x{KEY}").mkdir()
     os.mkfifo(tmp_path / "pipe")
-    kept, not_kept = written(tmp_path, task_files, key=KEY.encode())
+    kept, not_kept = written(tmp_path, task_files, key=KEY)
     assert kept == {"result.json": b'{"key": "[key]"}'}
-    assert not_kept == ["large.bin", "link", "node_modules", "pipe"]
+    assert not_kept == ["large.bin", "link", "node_modules", "pipe", "[key].json", "x[key]"]
     with pytest.raises(ValueError, match="leads out of the folder"):
         lay_out(tmp_path, {"../outside": b""})
 

@@ -48,9 +48,11 @@ class Report:
     """What went wrong, in the client's words; None where nothing did."""
     http_status: int | None = None
     """With an error: the status that the gateway answered with, where the client tells it."""
+    progressed: bool = False
+    """With an error: whether requests before it may have been served, and so paid."""
     response_id: str | None = None
     models: frozenset[str] = frozenset()
-    """Models that the client says it has used; empty where it does not."""
+    """Models that the client says it has used, as `Client.gateway_model` has them; empty where it does not."""
 
 
 class Client(ABC):
@@ -77,6 +79,10 @@ class Client(ABC):
     def base_url(self, url: str) -> str:
         """The gateway's base URL as this program wants it."""
         return url
+
+    def gateway_model(self, model: str) -> str:
+        """The name that the gateway is asked for, of a model's name as this program knows it."""
+        return model
 
 
 def objects_in(printed: str) -> Sequence[Mapping[str, Any]]:

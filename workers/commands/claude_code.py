@@ -4,7 +4,7 @@
 it is what counts where it is there. `total_cost_usd` is made up for models that Claude Code does not know: a note.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 from analysis.usage import usage_from_raw
@@ -32,6 +32,10 @@ class ClaudeCode(Client):
     def base_url(self, url: str) -> str:
         return url.rstrip("/").removesuffix("/v1")
 
+    def gateway_model(self, model: str) -> str:
+        # A mark like `[1m]` is Claude Code's own.
+        return model.partition("[")[0]
+
     def arguments(self, address: Address, more: Sequence[str]) -> Sequence[str]:
         return ("-p", "--output-format", "json", *more)
 
@@ -58,37 +62,37 @@ class ClaudeCode(Client):
             raise ReportInvalid('it printed no JSON object of type "result"')
         usage = said.get("usage")
         raw = dict(usage) if isinstance(usage, Mapping) else {}
-        models = _used(said.get("modelUsage"))
-        counted = known(usage_from_raw(_summed(models) or raw))
+        used = _used(said.get("modelUsage"))
+        counted = known(usage_from_raw(_summed(used.values()) or raw))
         answer = text_of(said.get("result"))
         failed = bool(said.get("is_error"))
-        status = said.get("api_error_status")
+        status, turns = said.get("api_error_status"), said.get("num_turns")
         return Report(
             answer=None if failed else answer,
             turns=[Turn(usage=counted, raw=raw | {name: said[name] for name in _NOTES if name in said})],
             error=_error(said, answer) if failed else None,
             http_status=status if isinstance(status, int) and 400 <= status <= 599 else None,
+            progressed=isinstance(turns, int) and turns > 1,
             response_id=text_of(said.get("session_id")),
-            models=frozenset(models),
+            models=frozenset(self.gateway_model(model) for model in used),
         )
 
 
 def _used(value: object) -> Mapping[str, Mapping[str, Any]]:
-    """Model -> what it used, of the models that were used at all."""
+    """Model, with its marks -> what it used, of the models that were used at all."""
     given = value if isinstance(value, Mapping) else {}
     return {
-        # A mark like `[1m]` is Claude Code's own: the gateway is asked for the name before it.
-        str(model).partition("[")[0]: used
+        str(model): used
         for model, used in given.items()
         if isinstance(used, Mapping) and any(used.get(name) for name in _NAMES)
     }
 
 
-def _summed(models: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
-    """All models together under the gateway's names; nothing where one of the numbers is none."""
+def _summed(models: Collection[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """What all models used together, under the gateway's names; nothing where one of the numbers is none."""
     if not models:
         return {}
-    counts = {ours: [used.get(theirs, 0) for used in models.values()] for theirs, ours in _NAMES.items()}
+    counts = {ours: [used.get(theirs, 0) for used in models] for theirs, ours in _NAMES.items()}
     if any(not isinstance(count, int) for found in counts.values() for count in found):
         return {}
     return {name: sum(found) for name, found in counts.items()}

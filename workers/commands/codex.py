@@ -55,6 +55,7 @@ class Codex(Client):
             by_turns=bool(turns),
             error=error,
             http_status=_status(error),
+            progressed=any(_is_progress(event) for event in events),
             response_id=next(
                 (text_of(event.get("thread_id")) for event in events if "thread_id" in event), None
             ),
@@ -99,6 +100,12 @@ def _details(counts: Mapping[str, int]) -> Mapping[str, Any]:
         "input_tokens_details": {"cached_tokens": counts.get("cached_input_tokens")},
         "output_tokens_details": {"reasoning_tokens": counts.get("reasoning_output_tokens")},
     }
+
+
+def _is_progress(event: Mapping[str, Any]) -> bool:
+    """Whatever the model said, thought or did; a warning of Codex's own is an item too."""
+    item = event.get("item")
+    return event.get("type") == "item.completed" and isinstance(item, Mapping) and item.get("type") != "error"
 
 
 def _message(event: Mapping[str, Any]) -> str | None:

@@ -22,11 +22,12 @@ def lay_out(work: Path, files: Mapping[str, bytes]) -> None:
 
 
 def written(
-    work: Path, task_files: Mapping[str, bytes], *, key: bytes
+    work: Path, task_files: Mapping[str, bytes], *, key: str
 ) -> tuple[Mapping[str, bytes], Sequence[str]]:
     """What the program has left in the folder, and the names of what is not kept, under an agent's limits.
 
-    Only plain files are looked at: a link may lead anywhere. A key in one of them is struck out.
+    Only plain files are looked at: a link may lead anywhere. A key in one of them is struck out, and in the names of
+    what is not kept, which is whatever has it in its own.
     """
     folder = Folder(task_files=task_files)
     not_kept = []
@@ -38,11 +39,11 @@ def written(
             continue
         content = _content(work / name)
         try:
-            if content is None:
+            if content is None or key in name:
                 raise ToolRefused("no plain file")
-            folder.write(name, content.replace(key, b"[key]"))
+            folder.write(name, content.replace(key.encode(), b"[key]"))
         except ToolRefused:
-            not_kept.append(name)
+            not_kept.append(name.replace(key, "[key]"))
     return folder.written, not_kept
 
 

@@ -50,6 +50,7 @@ class Generic(Client):
             by_turns=bool(turns),
             error=error,
             http_status=status if isinstance(status, int) and 400 <= status <= 599 else None,
+            progressed=True,  # nobody knows its requests but itself
             response_id=text_of(said.get("id")),
         )
 

@@ -3,16 +3,17 @@
 | what happened | status, class | next |
 |---|---|---|
 | a report with an answer | `ok` | used |
-| a report without one | `error: empty_output` | trial fails |
-| the gateway's refusal, with its status | as `gateway.classify` says | as it says |
-| another error of the client's | `error: client_error` | job fails |
+| a report without one | `error` or `unknown: empty_output` | trial fails |
+| the gateway's refusal, with its status | `error` or `unknown`, as `gateway.classify` says | as it says |
+| another error of the client's | `error` or `unknown: client_error` | job fails |
 | no report: chatter, nothing, a crash | `unknown: bad_response` | job fails |
 | out of time · too much output | `unknown: timeout` · `output_too_large` | job fails |
 | the worker stopped | `unknown: cancelled` | retry |
 | there is no such program | `error: program_missing` | run pauses |
 
-An `error` whose usage the client does not tell is `unknown` where no refusal explains it: it may have been paid. What
-costs as much as an agent is not repeated of itself, but where the gateway's own answer says that time mends it.
+An error whose usage the client does not tell is `unknown`, since it may have been paid: all but a refusal before
+anything was done. What costs as much as an agent is not repeated of itself, but where the gateway's own answer says
+that time mends it; a run that may have been paid uses up a try then (`workers.settling`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,9 +26,10 @@ from workers.commands.guardian import CANNOT_RUN
 from workers.commands.process import Run
 from workers.gateway import Disposition, Outcome
 from workers.gateway.body import Said
-from workers.gateway.classify import verdict_on
+from workers.gateway.classify import EMPTY_OUTPUT, Verdict, verdict_on
 from workers.gateway.explanation import Explainer
 
+CLIENT_ERROR = Verdict(error="client_error", disposition=Disposition.FAIL)
 _CANNOT_RUN = (126, CANNOT_RUN)
 
 
@@ -100,29 +102,32 @@ class Reader:
             response_id=report.response_id,
             latency_ms=None if later else run.latency_ms,
             later_turns=[*later[:-1], replace(later[-1], content=report.answer)] if later else (),
-            priced=report.models <= {self._model},
+            priced=report.models <= {self._client.gateway_model(self._model)},
         )
         if report.error is not None:
             return self._failed(told, report)
         if not (report.answer or "").strip():
-            said = self._explain("empty_output", f"{self._program} gave an empty answer")
-            return replace(
-                told, status="error", disposition=Disposition.TRIAL_FAILS, error="empty_output", message=said
-            )
+            return self._bad(told, EMPTY_OUTPUT, f"{self._program} gave an empty answer")
         return told
 
     def _failed(self, told: Ran, report: Report) -> Ran:
         said = f"{self._program}: {report.error}"
-        if report.http_status is not None:
-            verdict = verdict_on(report.http_status, Said(text=report.error or ""), None)
-            message = self._explain(verdict.error, said)
-            return replace(
-                told, status="error", disposition=verdict.disposition, error=verdict.error, message=message
-            )
-        status: Literal["error", "unknown"] = "unknown" if told.usage.total_tokens is None else "error"
-        message = self._explain("client_error", said)
+        if report.http_status is None:
+            return self._bad(told, CLIENT_ERROR, said)
+        verdict = verdict_on(report.http_status, Said(text=report.error or ""), None)
+        return self._bad(told, verdict, said, paid=report.progressed)
+
+    def _bad(self, told: Ran, verdict: Verdict, said: str, *, paid: bool = True) -> Ran:
+        """An error; an unknown outcome where it may have been paid and nobody says how much."""
+        status: Literal["error", "unknown"] = (
+            "unknown" if paid and told.usage.total_tokens is None else "error"
+        )
         return replace(
-            told, status=status, disposition=Disposition.FAIL, error="client_error", message=message
+            told,
+            status=status,
+            disposition=verdict.disposition,
+            error=verdict.error,
+            message=self._explain(verdict.error, said),
         )
 
     def _stopped(self, run: Run, printed: str, wall_time_s: float) -> Ran:
@@ -175,6 +180,10 @@ class Reader:
             message=self._explain("program_missing", said),
             finish_reason="run",
         )
+
+    def note(self, said: str) -> str:
+        """A line about a run that went well."""
+        return self._explain("", said)
 
     def _explain(self, error: str, said: str) -> str:
         return self._explainer.explain(error, said)

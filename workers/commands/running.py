@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import secrets
 import shutil
 import socket
 import tempfile
@@ -29,7 +30,8 @@ KEPT_VARIABLES = (
 )  # fmt: skip
 _MOST_NAMED = 5
 _SHORTEST_SECRET = 8
-_NOTHING = "\0"
+# Stands nowhere, so nothing is struck out.
+_NOTHING = secrets.token_hex(5)
 
 
 async def run_command(
@@ -70,8 +72,8 @@ async def run_command(
         ran = reader.read(ended, wall_time_s=strategy.wall_time_s)
         if ran.status != "ok":
             return ran
-        kept, not_kept = await asyncio.to_thread(written, scratch / "work", files, key=secret.encode())
-        return replace(ran, files=kept, message=_note(not_kept))
+        kept, not_kept = await asyncio.to_thread(written, scratch / "work", files, key=secret)
+        return replace(ran, files=kept, message=reader.note(_note(not_kept)) if not_kept else None)
     except Exception as error:
         # The call is started: whatever a program does to its reader, the call gets its outcome.
         log.exception("The outcome of %s cannot be read.", command[0])
@@ -109,8 +111,6 @@ def _environment(scratch: Path) -> dict[str, str]:
     return kept | {"HOME": str(scratch / "home"), "TMPDIR": str(scratch / "tmp")}
 
 
-def _note(not_kept: Sequence[str]) -> str | None:
-    if not not_kept:
-        return None
-    named = ", ".join(repr(name[:100]) for name in not_kept[:_MOST_NAMED])
+def _note(not_kept: Sequence[str]) -> str:
+    named = ", ".join(repr(name[:40]) for name in not_kept[:_MOST_NAMED])
     return f"{len(not_kept)} entries of its folder were not kept: {named}{', …' if len(not_kept) > _MOST_NAMED else ''}"
