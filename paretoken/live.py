@@ -218,9 +218,10 @@ def _budget(seen: RunProgress) -> list[str]:
     """What was spent and what is reserved, beside the run's budgets."""
     said = []
     if (usd := seen.budget.get("run_cost_usd")) is not None:
-        said.append(f"${seen.cost_usd:,.4f} spent and ${seen.reserved_cost_usd:,.4f} reserved of ${usd:,.2f}")
+        said.append(f"{_cost(seen)} spent and ${seen.reserved_cost_usd:,.4f} reserved of ${usd:,.2f}")
     if (tokens := seen.budget.get("run_tokens")) is not None:
-        said.append(f"{seen.tokens:,} tokens used and {seen.reserved_tokens:,} reserved of {tokens:,}")
+        used = "unknown" if _nothing_known(seen) else f"{seen.tokens:,}"
+        said.append(f"{used} tokens used and {seen.reserved_tokens:,} reserved of {tokens:,}")
     return [f"budget: {', '.join(said)}"] if said else []
 
 
@@ -255,6 +256,6 @@ def _cost(seen: RunProgress) -> str:
     if not seen.unpriced_models and _nothing_known(seen) and not seen.cost_usd:
         return "unknown"
     if not seen.unpriced_models:
-        return f"${seen.cost_usd:.4f}"
-    known = f"${seen.cost_usd:.4f} and " if seen.cost_usd else ""
+        return f"${seen.cost_usd:,.4f}"
+    known = f"${seen.cost_usd:,.4f} and " if seen.cost_usd else ""
     return f"{known}unknown for {', '.join(seen.unpriced_models)} (no price)"

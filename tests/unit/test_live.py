@@ -156,8 +156,14 @@ def test_a_run_in_words(changes: dict[str, Any], pace: Pace | None, lines: list[
     ],
 )
 def test_unknown_usage_is_said_and_is_not_0(changes: dict[str, Any], said: str) -> None:
-    lines = describe(replace(RUNNING, **{"unknown_calls": 1} | changes), FixedPace())
+    budget = {"run_tokens": 50_000, "run_cost_usd": 2.5}
+    lines = describe(replace(RUNNING, budget=budget, **{"unknown_calls": 1} | changes), FixedPace())
     assert f"tokens: {said}" in lines
+    # What is reserved holds the bounds of these calls.
+    unknown = (
+        "budget: unknown spent and $0.1250 reserved of $2.50, unknown tokens used and 400 reserved of 50,000"
+    )
+    assert (unknown in lines) == said.startswith("unknown")
     assert any("tokens a minute" in line for line in lines) != said.startswith("unknown")
 
 
