@@ -23,7 +23,8 @@ class Billable:
     model: str
     key_fingerprint: str
     what: str
-    """`used`, `retry`, `unused` or `error` with usage; `unsaid`: may be billed, usage unknown; `failed`: no usage."""
+    """`used`, `retry`, `unused` or `error` with usage; `unsaid`: may be billed, not all of its usage known;
+    `failed`: answered without usage; never sent ones are none of these."""
     late: bool
     """Ended on a later day than it began."""
     calls: int
@@ -33,6 +34,17 @@ class Billable:
     unpriced_calls: int
     bound_tokens: int
     bound_cost_usd: float | None
+    largest_tokens: int
+    """Of the call with the highest bound."""
+    largest_cost_usd: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Neighbours:
+    """Other runs at work on the same days with a model in common, by name; `left_out` more are not looked at."""
+
+    runs: Mapping[str, Sequence[Billable]]
+    left_out: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +52,8 @@ class Ledger:
     """What bills are compared with."""
 
     run: Sequence[Billable]
-    others: Callable[[], Mapping[str, Sequence[Billable]]]
-    """Other runs at work on the same days, by name; read when it is asked."""
+    others: Callable[[], Neighbours]
+    """Read when it is asked."""
 
 
 def billable(connection: Connection, run_id: str, *, timezone: str) -> Ledger:
@@ -68,14 +80,21 @@ def _billable(connection: Connection, run: int, timezone: str) -> list[Billable]
     return [Billable(**row) for row in rows]
 
 
-def _neighbours(
-    connection: Connection, run: int, own: Sequence[Billable], timezone: str
-) -> dict[str, list[Billable]]:
+def _neighbours(connection: Connection, run: int, own: Sequence[Billable], timezone: str) -> Neighbours:
     if not own:
-        return {}
+        return Neighbours(runs={})
     days = [part.day for part in own]
     # A day more on either side: the zone is not looked at.
     margin = timedelta(days=2)
-    at = {"run": run, "since": min(days) - margin, "until": max(days) + margin, "most": _MOST_NEIGHBOURS}
+    at = {
+        "run": run,
+        "since": min(days) - margin,
+        "until": max(days) + margin,
+        "models": sorted({part.model for part in own}),
+        "most": _MOST_NEIGHBOURS,
+    }
     rows = connection.execute(SQL["audit_neighbours"], at).fetchall()
-    return {row["run_id"]: _billable(connection, row["run"], timezone) for row in rows}
+    return Neighbours(
+        runs={row["run_id"]: _billable(connection, row["run"], timezone) for row in rows},
+        left_out=rows[0]["found"] - len(rows) if rows else 0,
+    )

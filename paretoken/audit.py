@@ -14,7 +14,8 @@ from paretoken.reporting import RunId
 
 if TYPE_CHECKING:
     from db.audit import Audit
-    from paretoken.reconciliation import Amount, Line, Reconciliation
+    from paretoken.explanation import Amount
+    from paretoken.reconciliation import Line, Reconciliation
 
 # Less than the six digits that are shown.
 _SHOWN_USD = 5e-7
@@ -175,6 +176,8 @@ def _compared(compared: "Reconciliation") -> Iterator[str]:
             f"  left out: {compared.left_out_lines:,} lines of days or models that the run did not use, "
             f"{compared.left_out_requests:,} requests{others}"
         )
+    if compared.left_out_runs:
+        yield f"  not looked at: {compared.left_out_runs:,} older runs that may stand on this bill too"
 
 
 def _verdict(line: "Line") -> str:

@@ -105,11 +105,6 @@ SELECT task_id, strategy, repeat, "try", round, sample, attempt, model, error, t
 FROM audit_calls WHERE run = %(run)s AND status = %(status)s AND NOT used
 ORDER BY started_at, job, attempt LIMIT %(most)s;
 
--- name: audit_repeated_responses
-SELECT response_id, count(*) AS calls, sum(total_tokens)::bigint AS total_tokens
-FROM call WHERE run = %(run)s AND response_id IS NOT NULL
-GROUP BY response_id HAVING count(DISTINCT (job, attempt)) > 1 ORDER BY calls DESC, response_id LIMIT %(most)s;
-
 -- name: audit_view_sums
 -- Of one view, whose name is filled in.
 SELECT coalesce(sum(calls), 0)::bigint AS calls, sum(sum_input_tokens)::bigint AS input_tokens,
@@ -118,27 +113,36 @@ SELECT coalesce(sum(calls), 0)::bigint AS calls, sum(sum_input_tokens)::bigint A
 FROM %(view)s WHERE run = %(run)s;
 
 -- name: audit_billable
--- By day in a time zone, model and key: what a bill should say, and what it may. `late`: it ended on a later day.
+-- By day in a time zone, model and key: what a bill should say, and what it may. `late`: it ended on a later day. An
+-- error without a status and without usage was never sent. A total without its parts bounds both of them.
 SELECT day, model, key_fingerprint, what, late, count(*) AS calls, coalesce(sum(input_tokens), 0)::bigint AS input_tokens,
        coalesce(sum(output_tokens), 0)::bigint AS output_tokens, coalesce(sum(cost_usd), 0)::float8 AS cost_usd,
-       count(*) FILTER (WHERE cost_usd IS NULL) AS unpriced_calls, sum(reserve_tokens)::bigint AS bound_tokens,
-       sum(reserve_cost_usd) AS bound_cost_usd
+       count(*) FILTER (WHERE cost_usd IS NULL) AS unpriced_calls, sum(bound_tokens)::bigint AS bound_tokens,
+       CASE WHEN count(bound_cost_usd) = count(*) THEN sum(bound_cost_usd) END::float8 AS bound_cost_usd,
+       max(bound_tokens)::bigint AS largest_tokens,
+       CASE WHEN count(bound_cost_usd) = count(*) THEN max(bound_cost_usd) END::float8 AS largest_cost_usd
 FROM (
-  SELECT model, key_fingerprint, input_tokens, output_tokens, cost_usd, reserve_tokens, reserve_cost_usd,
+  SELECT model, key_fingerprint, input_tokens, output_tokens, cost_usd,
+         coalesce(total_tokens, reserve_tokens) AS bound_tokens, coalesce(cost_usd, reserve_cost_usd) AS bound_cost_usd,
          (started_at AT TIME ZONE %(timezone)s)::date AS day,
          (started_at AT TIME ZONE %(timezone)s)::date
            < (coalesce(finished_at, started_at) AT TIME ZONE %(timezone)s)::date AS late,
          CASE WHEN unknown_usage OR status = 'started' THEN 'unsaid'
-              WHEN input_tokens IS NULL OR output_tokens IS NULL THEN 'failed'
+              WHEN input_tokens IS NULL OR output_tokens IS NULL
+              THEN CASE WHEN total_tokens IS NOT NULL THEN 'unsaid' WHEN http_status IS NOT NULL THEN 'failed' END
               WHEN NOT used THEN CASE status WHEN 'ok' THEN 'unused' ELSE 'error' END
               WHEN purpose <> 'first' THEN 'retry'
               ELSE 'used' END AS what
   FROM audit_calls WHERE run = %(run)s) AS call
+WHERE what IS NOT NULL
 GROUP BY day, model, key_fingerprint, what, late;
 
 -- name: audit_neighbours
--- Other runs that may stand on the same bill: at work between these times. Imported ones are no calls of ours.
-SELECT id AS run, run_id FROM run
-WHERE id <> %(run)s AND created_at < %(until)s AND coalesce(finished_at, now()) >= %(since)s
-  AND NOT experiment ? 'imported'
-ORDER BY id DESC LIMIT %(most)s;
+-- Other runs that may stand on the same bill: at work between these times with one of these models, and how many there
+-- are in all. Imported ones are no calls of ours; a simulated run is on no bill of a real one.
+SELECT run.id AS run, run.run_id, count(*) OVER () AS found
+FROM run JOIN run AS own ON own.id = %(run)s AND own.simulated = run.simulated
+WHERE run.id <> %(run)s AND run.created_at < %(until)s AND coalesce(run.finished_at, now()) >= %(since)s
+  AND NOT run.experiment ? 'imported'
+  AND EXISTS (SELECT FROM call WHERE call.run = run.id AND call.model = ANY(%(models)s))
+ORDER BY run.id DESC LIMIT %(most)s;

@@ -6,7 +6,7 @@ from datetime import date
 
 import pytest
 
-from db.billable import Billable, Ledger
+from db.billable import Billable, Ledger, Neighbours
 from paretoken.bills import Charge
 from paretoken.reconciliation import Reconciliation, reconcile
 
@@ -29,6 +29,8 @@ def part(
         "unpriced_calls": 0,
         "bound_tokens": 0,
         "bound_cost_usd": None,
+        "largest_tokens": 0,
+        "largest_cost_usd": None,
     }
     return Billable(**values | more)
 
@@ -48,7 +50,7 @@ def charge(
 def compare(
     charges: Sequence[Charge], run: Sequence[Billable], others: Mapping[str, Sequence[Billable]] | None = None
 ) -> Reconciliation:
-    return reconcile(charges, Ledger(run=run, others=lambda: others or {}))
+    return reconcile(charges, Ledger(run=run, others=lambda: Neighbours(runs=others or {})))
 
 
 USED = part()
@@ -56,7 +58,8 @@ RETRIES = part(2, 150, 30, 0.06, what="retry")
 UNUSED = part(1, 90, 9, 0.02, what="unused")
 ERRORS = part(1, 80, 8, 0.01, what="error")
 FAILED = part(3, 0, 0, 0, what="failed", unpriced_calls=3)
-LOST = part(2, 0, 0, 0, what="unsaid", unpriced_calls=2, bound_tokens=1000, bound_cost_usd=0.4)
+LOST = part(2, 0, 0, 0, what="unsaid", unpriced_calls=2, bound_tokens=1000, bound_cost_usd=0.4,
+            largest_tokens=600, largest_cost_usd=0.25)  # fmt: skip
 OTHER_KEY = part(4, 400, 40, 0.2, key_fingerprint="k2")
 LATE = part(1, 100, 20, 0.05, late=True)
 
@@ -71,7 +74,10 @@ CASES: Mapping[str, tuple[tuple[int, int, int, float | None], list[Billable], st
     "another price": ((10, 1000, 200, 0.6), [], "differs", []),
     "a token more": ((10, 1001, 200, 0.5), [], "differs", []),
     # 10 + 3 requests, no tokens
-    "failed requests counted": ((13, 1000, 200, 0.5), [FAILED], "explained", ["3 failed requests"]),
+    "failed requests counted": ((13, 1000, 200, 0.5), [FAILED], "explained", ["up to 3 failed requests"]),
+    "some of the failed requests counted": ((11, 1000, 200, 0.5), [FAILED], "explained", ["up to 3 failed requests"]),
+    "more than the failed requests": ((14, 1000, 200, 0.5), [FAILED], "differs", []),
+    "failed requests with tokens": ((12, 1001, 200, 0.5), [FAILED], "differs", []),
     "failed requests not counted": ((10, 1000, 200, 0.5), [FAILED], "equal", []),
     "another key is not on it": ((10, 1000, 200, 0.5), [OTHER_KEY], "explained", ["4 calls with the key k2"]),
     # 10 + 2 requests with 300 of at most 1,000 tokens, and 0.1 of at most 0.4 USD
@@ -79,7 +85,15 @@ CASES: Mapping[str, tuple[tuple[int, int, int, float | None], list[Billable], st
     "more than the lost calls": ((13, 1250, 250, 0.6), [LOST], "differs", []),
     "more tokens than they may": ((12, 1900, 400, 0.6), [LOST], "differs", []),
     "more money than they may": ((12, 1250, 250, 1.0), [LOST], "differs", []),
+    # A lost call that was billed is a request more, whatever is known of its answer.
+    "tokens without a request": ((10, 1250, 250, 0.6), [LOST], "differs", []),
+    "money without a request": ((10, 1000, 200, 0.6), [LOST], "differs", []),
+    # 1 request of at most 600 tokens and 0.25 USD: 500 + 100; 501 + 100; 0.25; 0.26
+    "all that one lost call may use": ((11, 1500, 300, 0.75), [LOST], "explained", ["up to 2 calls"]),
+    "more tokens than one may use": ((11, 1501, 300, 0.75), [LOST], "differs", []),
+    "more money than one may use": ((11, 1500, 300, 0.76), [LOST], "differs", []),
     "both": ((15, 1250, 250, 0.6), [LOST, FAILED], "explained", ["3 failed requests", "up to 2 calls"]),
+    "either, and the fewest are said": ((12, 1000, 200, 0.5), [LOST, FAILED], "explained", ["3 failed requests"]),
     # Said, but no explanation: they were paid for.
     "without the retries": ((10, 1000, 200, 0.5), [RETRIES], "differs", ["exactly its retries (2)"]),
     "without the unused": ((12, 1150, 230, 0.56), [RETRIES, UNUSED], "differs", ["not used (1)"]),
@@ -136,6 +150,34 @@ def test_a_call_around_midnight_may_be_on_either_day() -> None:
     # On both days it is billed twice, which all days together show.
     twice = [charge(11, 1100, 220, 0.55), charge(11, 1100, 220, 0.55, day=NEXT)]
     assert [line.verdict for line in compare(twice, run).lines] == ["equal", "explained", "differs"]
+
+
+def test_a_run_may_end_after_midnight() -> None:
+    # Ten calls begin on the first day; one of them ends on the next, where the run began none.
+    run = [part(9, 900, 180, 0.45), LATE]
+    bill = [charge(9, 900, 180, 0.45), charge(1, 100, 20, 0.05, day=NEXT)]
+    found = compare(bill, run)
+    assert [(line.day, line.verdict) for line in found.lines] == [
+        (DAY, "explained"),
+        (NEXT, "explained"),
+        (None, "equal"),
+    ]
+    assert found.left_out_lines == 0
+    # Of another model nothing ended there.
+    found = compare([*bill, charge(1, 1, 1, day=NEXT, model="n")], [*run, part(model="n")])
+    assert found.left_out_lines == 1
+
+
+def test_a_lost_call_around_midnight_may_be_on_the_next_day() -> None:
+    lost = replace(LOST, calls=1, bound_tokens=600, bound_cost_usd=0.25, late=True)
+    found = compare([charge(10, 1000, 200, 0.5), charge(1, 500, 100, 0.25, day=NEXT)], [USED, lost])
+    assert [line.verdict for line in found.lines] == ["equal", "explained", "explained"]
+
+
+def test_runs_that_were_not_looked_at_are_counted() -> None:
+    ledger = Ledger(run=[USED], others=lambda: Neighbours(runs={}, left_out=3))
+    assert reconcile([charge(11, 1100, 220, 0.55)], ledger).left_out_runs == 3
+    assert reconcile([charge(10, 1000, 200, 0.5)], ledger).left_out_runs == 0
 
 
 def test_what_is_not_about_the_run_is_left_out_and_counted() -> None:
