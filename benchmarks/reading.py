@@ -107,6 +107,7 @@ def _timed(place: Stage, arguments: list[str], most_s: float) -> Row:
     # 1: it has been done, and something in the run needs attention.
     assert done.code in (0, 1), done.output
     shown = " ".join(Path(word).name for word in arguments)
+    print(f"{shown}: {done.seconds:.1f} s", file=sys.stderr, flush=True)
     return {
         "command": f"paretoken {shown}",
         "seconds": round(done.seconds, 2),
