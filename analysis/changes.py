@@ -5,6 +5,9 @@ averages. Means are over tasks with the tasks' weights; an interval is the mean 
 with the tasks as its units. Elo comes from one ranking of both runs together, in which each strategy stands once for
 each run. How far a strategy is from the frontier is the success that it lacks to be on the common frontier of both
 runs; the interval of its change is a bootstrap over tasks.
+
+Where a strategy in one run never beat or tied itself in the other, also not by way of others, the penalty alone sets
+how far apart its two Elo are (Ford 1957): the change is marked as open and nothing is concluded from it.
 """
 
 import math
@@ -14,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from analysis.arrays import Floats
+from analysis.arrays import Bools, Floats
 from analysis.bootstrap import weighted_means
 from analysis.comparisons import cells_from_outcomes
 from analysis.errors import FrameError, NotIdentifiedError
@@ -35,11 +38,14 @@ SCHEMA = {
     "high": pl.Float64,
     "tasks": pl.Int64,
     "significant": pl.Boolean,
+    "open": pl.Boolean,
 }
 
 PAIRED = {"success_rate": "confirmed_success", "total_tokens": "total_tokens", "cost_usd": "cost_usd"}
 """Figure -> the trials' column that it is the mean of."""
 ELO, SHORT = "elo", "short_of_frontier"
+PRICES = ("cost_usd", "total_tokens")
+"""What a frontier can be drawn over, the better one first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +54,8 @@ class Changes:
 
     table: pl.DataFrame
     """`SCHEMA`, one row per strategy and figure: both runs' values on the tasks that both know, the change from A to B
-    with its interval, and whether the interval leaves out 0; null where unknown."""
+    with its interval, whether the interval leaves out 0, and whether the change has no finite size, so that the penalty
+    alone sets it; null where unknown."""
     tasks: int
     """Tasks that both runs have."""
     only_a: int
@@ -58,8 +65,12 @@ class Changes:
     strategies_only_b: tuple[str, ...]
     no_elo: str | None
     """Why there is no Elo, where there is none."""
-    price: str
-    """What the frontier is drawn over: `cost_usd`, or `total_tokens` where a cost is unknown."""
+    price: str | None
+    """What the frontier is drawn over: `cost_usd`, or `total_tokens` where a cost is unknown, or nothing."""
+    unknown_cost: int
+    """Tasks of a strategy that both runs checked and whose cost one of the two does not know."""
+    no_frontier: str | None
+    """Why there is no frontier, where there is none."""
 
 
 def usage(outcomes: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
@@ -94,8 +105,16 @@ def changes(a: pl.DataFrame, b: pl.DataFrame, options: Options) -> Changes:
         for figure, (before, after) in measured.items()
     ]
     elo_rows, no_elo = _elo(a, b, names, options)
-    price = _price(measured)
-    rows += elo_rows + _frontier(measured[price], measured["success_rate"], names, weight, options)
+    checked = np.logical_and(*(np.isfinite(run) for run in measured["success_rate"]))
+    unknown = {price: _unpriced(measured[price], checked) for price in PRICES}
+    price = next((price for price in PRICES if checked.any() and not unknown[price]), None)
+    rows += elo_rows
+    if price is not None:
+        known = {
+            figure: tuple(np.where(checked, run, np.nan) for run in measured[figure])
+            for figure in (price, "success_rate")
+        }
+        rows += _frontier(known[price], known["success_rate"], names, weight, options)
     order = {figure: place for place, figure in enumerate((*PAIRED, ELO, SHORT))}
     rows.sort(key=lambda row: (names.index(str(row["strategy"])), order[str(row["figure"])]))
     return Changes(
@@ -107,6 +126,8 @@ def changes(a: pl.DataFrame, b: pl.DataFrame, options: Options) -> Changes:
         strategies_only_b=tuple(strategies_only_b),
         no_elo=no_elo,
         price=price,
+        unknown_cost=unknown["cost_usd"],
+        no_frontier=None if price else _no_frontier(checked, unknown["total_tokens"]),
     )
 
 
@@ -165,6 +186,12 @@ def _elo(
     a: pl.DataFrame, b: pl.DataFrame, names: Sequence[str], options: Options
 ) -> tuple[list[Row], str | None]:
     """Both runs in one ranking by the tasks' checks, with the task weights of the first."""
+    unchecked = [name for name, run in (("A", a), ("B", b)) if run["confirmed_success"].is_null().all()]
+    if unchecked:
+        return [], (
+            f"no answer of run {' and '.join(unchecked)} was checked, and only the tasks' own checks compare the "
+            "answers of two runs: judges compare those of one run. Add checks to the tasks, or read each run's report."
+        )
     weights = dict(a.select("task_id", "task_weight").iter_rows())
     twice = [(run, name) for run in "ab" for name in names]
     label = {key: f"{key[0]}:{key[1]}" for key in twice}
@@ -202,15 +229,28 @@ def _elo_row(ranking: Ranking, name: str, before: str, after: str, level: float)
         "change": change,
         "tasks": ranking.n_tasks,
     }
-    if ranking.influence is None or ranking.group[a] != ranking.group[b]:
+    if ranking.group[a] != ranking.group[b]:
+        return row | {"open": True}
+    row["open"] = False
+    if ranking.influence is None:
         return row
     error = _clustered(ranking.influence[:, b] - ranking.influence[:, a], ranking.n_tasks)
     return row | _interval(change, error, level, ranking.degrees)
 
 
-def _price(measured: dict[str, tuple[Floats, ...]]) -> str:
-    known = all(np.isfinite(matrix).any(axis=0).all() for matrix in measured["cost_usd"])
-    return "cost_usd" if known else "total_tokens"
+def _unpriced(price: tuple[Floats, ...], checked: Bools) -> int:
+    """Of the checked tasks of each strategy, those whose price one of the runs does not know."""
+    known = np.logical_and(*(np.isfinite(run) for run in price))
+    return int((checked & ~known).sum())
+
+
+def _no_frontier(checked: Bools, unknown_tokens: int) -> str:
+    if not checked.any():
+        return "the frontier is that of success, and no strategy has a task that was checked in both runs."
+    return (
+        f"of the {int(checked.sum()):,} tasks of a strategy that were checked in both runs, the cost of some and the "
+        f"tokens of {unknown_tokens:,} are unknown, and means over the others would be no fair comparison."
+    )
 
 
 def _frontier(
@@ -220,7 +260,11 @@ def _frontier(
     weight: Floats,
     options: Options,
 ) -> list[Row]:
-    """How much success each strategy lacks to be on the common frontier, in both runs."""
+    """How much success each strategy lacks to be on the common frontier, in both runs.
+
+    Price and success are known on the same tasks of a strategy, in both runs.
+    """
+    tasks = np.isfinite(success[0]).sum(axis=0)
     prices, successes = np.concatenate(price, axis=1), np.concatenate(success, axis=1)
     lacking = _short(prices, successes, weight[None])[0]
     drawn = bootstrap_weights(len(weight), options.bootstrap, options.seed) * weight
@@ -243,7 +287,7 @@ def _frontier(
         if len(moved):
             low, high = (float(limit) for limit in np.quantile(moved, [tail, 1 - tail]))
             row |= {"low": low, "high": high, "significant": low > 0 or high < 0}
-        rows.append(row | {"tasks": len(weight)})
+        rows.append(row | {"tasks": int(tasks[s])})
     return rows
 
 

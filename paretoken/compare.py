@@ -96,6 +96,8 @@ def _object(found: "Changes", facts: list[dict[str, Any]]) -> dict[str, Any]:
         "strategies_only_a": list(found.strategies_only_a),
         "strategies_only_b": list(found.strategies_only_b),
         "frontier_over": found.price,
+        "unknown_cost": found.unknown_cost,
+        "no_frontier": found.no_frontier,
         "no_elo": found.no_elo,
         "changes": rows,
     }
@@ -142,8 +144,19 @@ def _heading(found: "Changes", facts: list[dict[str, Any]]) -> Iterator[str]:
 def _footing(found: "Changes") -> Iterator[str]:
     if found.no_elo:
         yield f"No Elo: {found.no_elo}"
-    over = "cost" if found.price == "cost_usd" else "tokens, since a cost is unknown"
-    yield f"The frontier is that of both runs together, in success and {over}. Each interval holds alone."
+    if found.table["open"].any():
+        yield (
+            "(open): the worse run never beat or tied the better, also not by way of others, so the change in Elo has "
+            "no finite size; the figure shown comes from the penalty alone."
+        )
+    yield f"{_frontier(found)} Each interval holds alone."
+
+
+def _frontier(found: "Changes") -> str:
+    if found.no_frontier:
+        return f"No frontier: {found.no_frontier}"
+    over = "cost" if found.price == "cost_usd" else f"tokens, since {found.unknown_cost:,} costs are unknown"
+    return f"The frontier is that of both runs together, in success and {over}."
 
 
 def _texts(row: dict[str, Any]) -> tuple[str, ...]:
@@ -151,6 +164,8 @@ def _texts(row: dict[str, Any]) -> tuple[str, ...]:
     change = _number(row["change"], form, sign="+")
     if row["low"] is not None:
         change += f" ({_number(row['low'], form, sign='+')} to {_number(row['high'], form, sign='+')})"
+    if row["open"]:
+        change += " (open)"
     return title, _number(row["run_a"], form), _number(row["run_b"], form), change, _verdict(row)
 
 

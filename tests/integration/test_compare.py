@@ -70,5 +70,13 @@ def test_two_models(
     assert "+60.0 pp" in shown
     assert "1 tasks that only A has" in shown
 
+    connection.execute(
+        "UPDATE trial SET confirmed_success = (SELECT run_id FROM run WHERE id = trial.run) = 'new'"
+    )
+    assert call(monkeypatch, "old", "new") == 0
+    shown = capsys.readouterr().out
+    assert "(open)" in shown
+    assert "has no finite size" in " ".join(shown.split())
+
     assert call(monkeypatch, "old", "newer") == 2
     assert "No run is named 'newer'" in capsys.readouterr().err

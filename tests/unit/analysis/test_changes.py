@@ -1,6 +1,7 @@
 """What changed between two runs: paired by task, with figures small enough to check by hand."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
@@ -13,7 +14,7 @@ from analysis.options import Options
 OPTIONS = Options(bootstrap=200)
 
 
-def run(rows: list[tuple[str, str, bool | None, int | None, float | None]]) -> pl.DataFrame:
+def run(rows: Sequence[tuple[str, str, bool | None, int | None, float | None]]) -> pl.DataFrame:
     """Trials from (task_id, strategy, confirmed_success, total_tokens, cost_usd), one call each."""
     names = ("task_id", "strategy", "confirmed_success", "total_tokens", "cost_usd")
     types = (pl.String, pl.String, pl.Boolean, pl.Int64, pl.Float64)
@@ -59,7 +60,20 @@ def test_elo_of_both_runs_is_on_one_scale() -> None:
     # Of 40 tasks B wins 20 and ties 20: share 0.75, odds 3:1, 400·log10(3) = 190.8 Elo; the penalty takes a little.
     assert row["change"] == pytest.approx(190.8, abs=2)
     assert row["run_a"] + row["run_b"] == pytest.approx(2000)
-    assert row["significant"] is True
+    assert (row["significant"], row["open"]) == (True, False)
+
+
+# B beats A on 9 of 10 tasks and ties on 1: share 0.95, odds 19:1, 511.5 Elo.
+# Without the tie A never won anything: no finite odds.
+@pytest.mark.parametrize(("ties", "is_open"), [(1, False), (0, True)])
+def test_a_change_of_elo_without_a_finite_size_is_open(ties: int, is_open: bool) -> None:
+    before = run([(f"t{n}", "a", n < ties, 100, 0.1) for n in range(10)])
+    after = run([(f"t{n}", "a", True, 100, 0.1) for n in range(10)])
+    row = found(changes(before, after, OPTIONS), "a", "elo")
+    assert row["open"] is is_open
+    assert (row["low"] is None, row["high"] is None, row["significant"] is None) == (is_open,) * 3
+    if not is_open:
+        assert row["change"] == pytest.approx(400 * math.log10(19), rel=0.1)
 
 
 def test_nearer_the_frontier() -> None:
@@ -79,12 +93,51 @@ def test_nearer_the_frontier() -> None:
     assert changed.price == "cost_usd"
 
 
-def test_without_costs_the_frontier_is_over_tokens_and_without_checks_there_is_no_elo() -> None:
-    one = run([(t, "a", None, 100, None) for t in "tuv"])
-    changed = changes(one, one, OPTIONS)
-    assert changed.price == "total_tokens"
-    assert changed.no_elo is not None
+@pytest.mark.parametrize(
+    ("costs", "tokens", "price", "unknown_cost"),
+    [(10, 10, "cost_usd", 0), (1, 10, "total_tokens", 9), (1, 9, None, 9)],
+)
+def test_the_frontier_needs_a_price_for_every_checked_task(
+    costs: int, tokens: int, price: str | None, unknown_cost: int
+) -> None:
+    """Ten tasks, of which run B knows the first `costs` costs and `tokens` tokens; one is not checked in B."""
+    before = run([(f"t{n}", "a", n < 5, 100, 0.1) for n in range(11)])
+    after = run(
+        [
+            (
+                f"t{n}",
+                "a",
+                None if n == 10 else n < 7,
+                100 if n < tokens else None,
+                0.1 if n < costs else None,
+            )
+            for n in range(11)
+        ]
+    )
+    changed = changes(before, after, OPTIONS)
+    assert (changed.price, changed.unknown_cost) == (price, unknown_cost)
+    if price is None:
+        assert "of the 10 tasks" in str(changed.no_frontier)
+        assert "tokens of 1 are unknown" in str(changed.no_frontier)
+        assert "short_of_frontier" not in set(changed.table["figure"])
+    else:
+        row = found(changed, "a", "short_of_frontier")
+        # At the same price 7 of 10 can be had, of which A had 5: the task that B did not check counts in neither.
+        assert (row["run_a"], row["run_b"], row["tasks"]) == pytest.approx((0.2, 0, 10))
+        assert changed.no_frontier is None
+
+
+def test_without_checks_there_is_neither_elo_nor_frontier() -> None:
+    judged = run([(t, "a", None, 100, None) for t in "tuv"])
+    checked = run([(t, "a", True, 100, None) for t in "tuv"])
+    changed = changes(judged, checked, OPTIONS)
+    assert str(changed.no_elo).startswith(
+        "no answer of run A was checked, and only the tasks' own checks compare"
+    )
+    assert changed.price is None
+    assert "no strategy has a task that was checked in both runs" in str(changed.no_frontier)
     assert set(changed.table["figure"]) == {"success_rate", "total_tokens", "cost_usd"}
+    assert "run A and B" in str(changes(judged, judged, OPTIONS).no_elo)
 
 
 def test_strategies_of_one_run_alone_are_named() -> None:
