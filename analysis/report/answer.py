@@ -3,9 +3,12 @@
 from collections.abc import Sequence
 
 from analysis.report.scaling_table import ScalingRow
+from analysis.scaling import Assessment
 from analysis.study import Study
 
 MOST_NAMES = 5
+OPEN: Assessment = "cannot tell yet"
+WORTH_IT: Assessment = "worth it"
 
 
 def answer(study: Study, rows: Sequence[ScalingRow]) -> tuple[str, ...]:
@@ -23,10 +26,21 @@ def answer(study: Study, rows: Sequence[ScalingRow]) -> tuple[str, ...]:
 
 def _choice(study: Study, rows: Sequence[ScalingRow], best: ScalingRow) -> str:
     threshold = f"{study.options.threshold:g} Elo per 1,000 tokens"
+    start = f"Use {best.strategy}: " + ("" if _sure(rows, best) else "by the best estimate ")
+    if any(row.assessment for row in rows) and all(row.assessment in (None, OPEN) for row in rows):
+        start = f"Not settled; by the best estimate use {best.strategy}: "
     if best.strategy == rows[0].strategy:
-        return f"Use {best.strategy}: no step to a strategy with more tokens buys {threshold}."
-    far = ", as far as these tasks tell" if best.assessment == "cannot tell yet" else ""
-    return f"Use {best.strategy}: it is the last strategy whose extra tokens still buy {threshold}{far}."
+        return f"{start}no step to a strategy with more tokens buys {threshold}."
+    return f"{start}it is the last strategy whose extra tokens still buy {threshold}."
+
+
+def _sure(rows: Sequence[ScalingRow], best: ScalingRow) -> bool:
+    """Whether every step up to the best strategy is surely worth it, and surely none after it."""
+    place = rows.index(best)
+    up_to, after = rows[: place + 1], rows[place + 1 :]
+    return all(row.assessment in (None, WORTH_IT) for row in up_to) and all(
+        row.assessment not in (OPEN, WORTH_IT) for row in after
+    )
 
 
 def _price(study: Study, best: ScalingRow) -> list[str]:
@@ -56,7 +70,7 @@ def _frontier(study: Study, best: ScalingRow) -> list[str]:
 
 
 def _unsettled(rows: Sequence[ScalingRow]) -> list[str]:
-    open_ones = [row for row in rows if row.assessment == "cannot tell yet"]
+    open_ones = [row for row in rows if row.assessment == OPEN]
     if not open_ones:
         return []
     names = ", ".join(row.strategy for row in open_ones[:MOST_NAMES])
