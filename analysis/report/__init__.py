@@ -13,6 +13,7 @@ from analysis.options import Options
 from analysis.report.arena_table import arena_markdown
 from analysis.report.files import write_chunks, write_csv, write_json_list, write_parquet
 from analysis.report.scaling_table import ScalingRow, scaling_markdown, scaling_rows
+from analysis.report.written import renew
 from analysis.study import Study, study
 
 
@@ -57,7 +58,7 @@ def write_report(
     options: Options | None = None,
     wanted: Wanted | None = None,
 ) -> ReportSummary:
-    """Analyse and write everything into the folder `out`.
+    """Analyse and write everything into the folder `out`; files of a former report there go.
 
     Args:
         out: made if it is not there.
@@ -96,6 +97,7 @@ def write_study(out: Path, found: Study, wanted: Wanted) -> ReportSummary:
         files += tuple(write_parquet(out / f"{name}.parquet", table) for name, table in found.tables.items())
     if wanted.page:
         files += _write_page(out, found, wanted, rows=rows, notes=notes, warnings=warnings)
+    files += (renew(out, files),)
     return ReportSummary(files=files, rows=rows, notes=notes, warnings=warnings, refusal=found.refusal)
 
 

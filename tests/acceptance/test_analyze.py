@@ -121,6 +121,7 @@ def test_every_output_of_a_small_table(analyze, tmp_path: Path) -> None:
         *(f"{name}.csv" for name in ("net_benefit", "estimators", "win_shares", "categories")),
         *(f"{name}.csv" for name in ("cost_distribution", "cost_tail", "dearest")),
         "diagnostics.json",
+        "report_files.json",
         "arena_results.json",
         "scaling_table.md",
         "arena_table.md",
