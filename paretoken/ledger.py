@@ -61,7 +61,10 @@ def export(
 
 
 def write_ledger(connection: "Connection", run_id: str, path: Path, format_: Format | None = None) -> int:
-    """Write the run's ledger to a file, whole or not at all; give the number of rows."""
+    """Write the run's ledger to a file, whole or not at all; give the number of rows.
+
+    When it returns, the file outlives a loss of power: its run may be deleted.
+    """
     from db.ledger_files import ledger_file
 
     target = ledger_file(path, format_)
@@ -69,7 +72,9 @@ def write_ledger(connection: "Connection", run_id: str, path: Path, format_: For
     try:
         with unfinished.open("wb") as file, _packed(file) if target.packed else nullcontext(file) as out:
             rows = _write(connection, run_id, out, Format(target.format))
+        _to_disk(unfinished)
         unfinished.replace(path)
+        _to_disk(path.parent)
     except OSError as error:
         raise InputError(
             f"{path}: cannot be written ({error.strerror}). Choose another file with --out."
@@ -78,6 +83,15 @@ def write_ledger(connection: "Connection", run_id: str, path: Path, format_: For
         with suppress(OSError):
             unfinished.unlink()
     return rows
+
+
+def _to_disk(path: Path) -> None:
+    """Wait until a file's content, or a folder's names, are on the disk."""
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def _packed(file: BinaryIO) -> BinaryIO:

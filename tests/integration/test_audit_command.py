@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -208,6 +209,25 @@ def test_a_finished_run_is_archived_and_can_come_back(
     assert list(export_lines(connection, run=find_run(connection, "theirs")["id"])) == before
     said = call("db", "archive", "theirs", "--out", path)
     assert (said.code, "is there already" in said.err) == (2, True)
+
+
+def test_the_file_is_on_the_disk_before_the_run_is_deleted(
+    call: Call, theirs: int, connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.jsonl"
+    synced = []
+
+    def fsync(opened: int) -> None:
+        found = connection.execute("SELECT count(*) AS calls FROM call WHERE run = %s", [theirs]).fetchone()
+        synced.append((os.fstat(opened).st_ino, path.exists(), found))
+
+    monkeypatch.setattr("os.fsync", fsync)
+    assert call("db", "archive", "theirs", "--out", path).code == 0
+    # The content before the name is given, then the name, and all five calls are in the database yet.
+    assert synced == [
+        (path.stat().st_ino, False, {"calls": 5}),
+        (tmp_path.stat().st_ino, True, {"calls": 5}),
+    ]
 
 
 def test_what_is_not_over_or_not_in_the_file_stays(
