@@ -64,6 +64,17 @@ async def test_a_settled_call_never_changes(store: Store) -> None:
     assert store.everything() == before
 
 
+async def test_nor_does_it_for_a_superuser_in_replica_mode(store: Store) -> None:
+    await store.to("answered")
+    store.connection.execute("SET session_replication_role = replica")
+    for statement in ON_A_SETTLED_CALL:
+        refused(store.connection, statement)
+    ordinary = store.connection.execute(
+        "SELECT tgname FROM pg_trigger WHERE NOT tgisinternal AND tgenabled <> 'A'"
+    ).fetchall()
+    assert ordinary == []
+
+
 async def test_a_workers_connection_cannot_either(store: Store) -> None:
     await store.to("answered")
     for statement in ON_A_SETTLED_CALL[:6]:
@@ -225,3 +236,27 @@ def test_who_may_make_no_role_is_told_so(connection: Connection, worker_role: st
     with connect(worker_role) as own:
         assert own.execute("SELECT grant_other() AS made").fetchone() == {"made": False}
     assert connection.execute("SELECT grant_other() AS made").fetchone() == {"made": True}
+
+
+@pytest.fixture
+def maker(connection: Connection, database_url: str) -> Iterator[str]:
+    """URL of an owner of tables who may create roles and is no superuser."""
+    name, password = f"maker_{secrets.token_hex(4)}", secrets.token_hex(8)
+    connection.execute(f"CREATE ROLE {name} LOGIN CREATEROLE PASSWORD '{password}'")
+    connection.execute(f"CREATE SCHEMA {name} AUTHORIZATION {name}")
+    yield f"postgresql://{name}:{password}@{database_url.partition('@')[2]}"
+    connection.execute(f"DROP OWNED BY {name} CASCADE")
+    connection.execute(f"DROP ROLE {name}")
+
+
+def test_who_makes_the_role_may_take_it(connection: Connection, maker: str, other_role: str) -> None:
+    connection.execute("GRANT EXECUTE ON FUNCTION grant_other TO PUBLIC")
+    with connect(maker) as own:
+        own.execute(f"SET search_path = {own.info.user}")
+        own.execute("CREATE TABLE mine (x int)")
+        for _ in range(2):
+            assert own.execute("SELECT public.grant_other() AS made").fetchone() == {"made": True}
+        own.execute(f"SET ROLE {other_role}")
+        assert own.execute("SELECT count(*) AS n FROM mine").fetchone() == {"n": 0}
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            own.execute("INSERT INTO mine VALUES (1)")
