@@ -1,5 +1,6 @@
 """`paretoken db`: the schema, the auditor's role, and runs that leave the database."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -7,6 +8,7 @@ import typer
 
 from paretoken.errors import InputError, RunFailed
 from paretoken.reporting import RunId
+from paretoken.settings import WORKER_PASSWORD
 
 if TYPE_CHECKING:
     from db.connection import Connection
@@ -30,6 +32,9 @@ def _group() -> None:
 def upgrade() -> None:
     """Bring the database to this version's schema; does nothing where it is there.
 
+    Where PARETOKEN_WORKER_PASSWORD is set, workers can log in as paretoken_worker
+    with it: a role that can do what a run needs, and not change the ledger.
+
     Example: PARETOKEN_DATABASE_URL=postgresql://… paretoken db upgrade
     """
     from db import connection as database
@@ -45,6 +50,23 @@ def upgrade() -> None:
     with database.connect(database_url) as connection:
         if not auditor_can_read(connection):
             typer.echo(f"{_NO_ROLE}. Without it nothing but audits by other people is missing.")
+        if password := os.environ.get(WORKER_PASSWORD, ""):
+            _let_workers_in(connection, password)
+
+
+def _let_workers_in(connection: "Connection", password: str) -> None:
+    import psycopg
+
+    from db.worker_role import ROLE, let_workers_in
+
+    try:
+        let_workers_in(connection, password)
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise RunFailed(
+            f"{WORKER_PASSWORD}: the role {ROLE} cannot be made ({error.diag.message_primary}). Let a user who "
+            "owns the tables and may create roles upgrade, or unset it."
+        ) from None
+    typer.echo(f"Workers can log in as {ROLE}.")
 
 
 @app.command("grant-auditor")

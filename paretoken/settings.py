@@ -20,6 +20,8 @@ from paretoken.errors import InputError
 DATABASE_URL = "PARETOKEN_DATABASE_URL"
 BROKER_URL = "PARETOKEN_BROKER_URL"
 HOME = "PARETOKEN_HOME"
+WORKER_PASSWORD = "PARETOKEN_WORKER_PASSWORD"  # noqa: S105 - the name of a variable
+"""Read by `paretoken db upgrade` alone: the password of the role `paretoken_worker`, which it makes then."""
 
 _DATABASE_SCHEMES = ("postgresql", "postgres")
 _BROKER_SCHEMES = ("redis", "rediss")

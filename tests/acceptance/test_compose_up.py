@@ -11,7 +11,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 MONITOR = "http://127.0.0.1:8766"
-NAMES = ("POSTGRES_PASSWORD", "BROKER_PASSWORD", "PARETOKEN_SERVE_TOKEN", "TAOTOKEN_API_KEY")
+NAMES = (
+    "POSTGRES_PASSWORD",
+    "BROKER_PASSWORD",
+    "PARETOKEN_WORKER_PASSWORD",
+    "PARETOKEN_SERVE_TOKEN",
+    "TAOTOKEN_API_KEY",
+)
 
 
 def engine_says() -> str | None:

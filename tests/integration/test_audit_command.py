@@ -13,14 +13,16 @@ import psycopg
 import pytest
 
 from db.archive import VerifiedFile, archive_run, verified
+from db.browse import become_auditor
 from db.connection import Connection, connect
 from db.errors import LedgerInvalid
 from db.ledger import export_lines
 from db.ledger_files import ledger_file
 from db.ledger_import import import_ledger
 from db.runs import find_run
+from db.worker_role import ROLE
 from paretoken import cli
-from paretoken.settings import BROKER_URL, DATABASE_URL
+from paretoken.settings import BROKER_URL, DATABASE_URL, WORKER_PASSWORD
 from tests.ledgers import row, unanswered, write_lines
 from tests.store import planned
 
@@ -190,6 +192,46 @@ def test_an_auditors_login_can_audit_and_make_nothing_at_all(
         assert (said.code, said.out, len(said.err.splitlines())) == (code, "", 1), said.err
     with connect(auditor) as own, pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
         own.execute("CREATE TEMPORARY TABLE mine (x int)")
+
+
+@pytest.fixture
+def worker(connection: Connection, database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """URL of the login that `db upgrade` makes for workers."""
+    password = secrets.token_hex(8)
+    monkeypatch.setenv(WORKER_PASSWORD, password)
+    yield f"postgresql://{ROLE}:{password}@{database_url.partition('@')[2]}"
+    if connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [ROLE]).fetchone() is not None:
+        connection.execute(f"DROP OWNED BY {ROLE}")
+        connection.execute(f"DROP ROLE {ROLE}")
+
+
+def test_workers_get_a_role_that_cannot_change_the_ledger(
+    call: Call,
+    theirs: int,
+    worker: str,
+    auditor: str,
+    connection: Connection,
+    database_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    connection.execute(f"ALTER ROLE {psycopg.conninfo.conninfo_to_dict(auditor)['user']} RESET ALL")
+    monkeypatch.setenv(DATABASE_URL, auditor)
+    said = call("db", "upgrade")
+    assert (said.code, "the role paretoken_worker cannot be made (permission denied" in said.err) == (1, True)
+
+    monkeypatch.setenv(DATABASE_URL, database_url)
+    for _ in range(2):
+        said = call("db", "upgrade")
+        assert (said.code, said.out.splitlines()[-1]) == (0, "Workers can log in as paretoken_worker.")
+    with connect(worker) as own:
+        own.execute("UPDATE run SET reason = 'seen' WHERE id = %s", [theirs])
+        for statement in ("DELETE FROM call", "UPDATE call SET cost_usd = 0"):
+            with pytest.raises(psycopg.errors.RestrictViolation):
+                own.execute(statement)
+        for statement in ("ALTER TABLE call DISABLE TRIGGER USER", "SET session_replication_role = replica"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                own.execute(statement)
+        assert become_auditor(own)
 
 
 @pytest.mark.parametrize("ending", ["parquet", "jsonl.gz"])

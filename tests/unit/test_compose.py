@@ -12,6 +12,7 @@ import pytest
 import typer
 import yaml
 
+from db.worker_role import ROLE
 from paretoken import settings
 from paretoken.cli import app
 from paretoken.doctor.servers import OLDEST_POSTGRES, OLDEST_REDIS
@@ -45,9 +46,10 @@ VARIABLES = {
     API_KEY,
     BASE_URL,
     SERVE_TOKEN,
+    settings.WORKER_PASSWORD,
 }
 # What the files themselves ask the user for.
-ASKED = {"POSTGRES_PASSWORD", "BROKER_PASSWORD", SERVE_TOKEN, API_KEY}
+ASKED = {"POSTGRES_PASSWORD", "BROKER_PASSWORD", settings.WORKER_PASSWORD, SERVE_TOKEN, API_KEY}
 CHOICES = {"PARETOKEN_USER", "PARETOKEN_FILES", BASE_URL}
 
 
@@ -102,16 +104,29 @@ def test_the_key_is_given_to_those_alone_that_need_it() -> None:
     assert {name for name in OURS if API_KEY in SERVICES[name]["environment"]} == {"worker", "cli"}
 
 
-def test_the_urls_name_the_servers_as_they_are_set_up() -> None:
+def url_of(name: str, user: str, secret: str) -> str:
+    """The database's URL that a service is given, with this user and the variable of the password; checked."""
     environment = {
-        name: re.sub(r"\$\{\w+:\?[^}]*\}", "secret", value)
-        for name, value in SERVICES["worker"]["environment"].items()
+        variable: re.sub(r"\$\{(\w+):\?[^}]*\}", r"\1", value)
+        for variable, value in SERVICES[name]["environment"].items()
     }
     found = settings.read_settings(environment | {"HOME": "/"})
+    assert (
+        found.database_url
+        == f"postgresql://{user}:{secret}@db:5432/{SERVICES['db']['environment']['POSTGRES_DB']}"
+    )
+    assert found.broker_url == "redis://:BROKER_PASSWORD@broker:6379/0"
+    return environment.get(settings.WORKER_PASSWORD, "")
+
+
+def test_the_urls_name_the_servers_as_they_are_set_up() -> None:
     database, broker = SERVICES["db"]["environment"], SERVICES["broker"]
     user, name = database["POSTGRES_USER"], database["POSTGRES_DB"]
-    assert found.database_url == f"postgresql://{user}:secret@db:5432/{name}"
-    assert found.broker_url == "redis://:secret@broker:6379/0"
+    # Who works unattended does not own the tables; the role's password is what `migrate` gives it.
+    for service in ("worker", "scheduler", "serve"):
+        assert url_of(service, ROLE, settings.WORKER_PASSWORD) == ""
+    assert url_of("migrate", user, "POSTGRES_PASSWORD") == settings.WORKER_PASSWORD
+    assert url_of("cli", user, "POSTGRES_PASSWORD") == ""
     assert f"--username={user}" in SERVICES["db"]["healthcheck"]["test"]
     assert f"--dbname={name}" in SERVICES["db"]["healthcheck"]["test"]
     assert "--port 6379" in broker["command"][-1]
