@@ -9,6 +9,9 @@ Per trial, of the calls that generate (judges that only score belong to nobody):
 The total is first + rerun; what repeating cost is rerun + waste. Where a used call does not say its tokens,
 the trial's tokens are unknown (null, never 0) and it is left out of averages. Averages go over a task's
 repeats first, then over tasks.
+
+Waste is what was told. Calls that may have been paid and told nothing are beside it as `silent_calls`: a trial is not
+left out for them, since these are the very trials that repeat, and without them repeating would look cheaper yet.
 """
 
 from collections.abc import Sequence
@@ -23,6 +26,15 @@ _USED = pl.col("used") & (pl.col("status") == "ok")
 _FIRST = _USED & (pl.col("try") == 1)
 _RERUN = _USED & (pl.col("try") > 1)
 _WASTE = ~_USED
+# Paid or perhaps paid, and nobody says how much: what `audit_calls` calls `unknown_usage`, and calls in flight.
+_SILENT = (
+    _WASTE
+    & pl.col("total_tokens").is_null()
+    & (
+        pl.col("status").is_in(["ok", "unknown", "started"])
+        | ((pl.col("status") == "error") & pl.col("http_status").is_between(200, 299))
+    )
+)
 
 
 def trial_usage(outcomes: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
@@ -44,7 +56,7 @@ def trial_usage(outcomes: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
             cost_usd=_known_sum("cost_usd", _USED),
             waste_usd=pl.col("cost_usd").filter(_WASTE).sum(),
             ok_calls=(pl.col("status") == "ok").sum().cast(pl.Int64),
-            silent_calls=(_WASTE & pl.col("status").is_in(["unknown", "started"])).sum().cast(pl.Int64),
+            silent_calls=_SILENT.sum().cast(pl.Int64),
         )
     )
     # A trial has an answer where it is ok or was judged; anything else is an outage of the infrastructure.

@@ -23,7 +23,8 @@ def ledger(rows: list[dict[str, object]]) -> pl.DataFrame:
         "kind": "generation",
         "try": 1,
     }
-    schema = {"used": pl.Boolean, "input_tokens": pl.Int64, "output_tokens": pl.Int64, "cost_usd": pl.Float64}
+    schema = {"used": pl.Boolean, "input_tokens": pl.Int64, "output_tokens": pl.Int64, "cost_usd": pl.Float64,
+              "http_status": pl.Int64}  # fmt: skip
     empty = dict.fromkeys(schema)
     return calls_frame(pl.DataFrame([base | empty | row for row in rows], schema_overrides=schema))
 
@@ -45,6 +46,9 @@ OUTCOME = outcomes_frame(trials([("t", "a", 1, True)]))
         ([call(100), call(9, kind="judge")], 100, 0, 0, 0),
         ([call(100), call(None, status="unknown")], 100, 0, 0, 1),
         ([call(100), call(None, status="error")], 100, 0, 0, 0),
+        ([call(100), call(None, status="error", http_status=500)], 100, 0, 0, 0),
+        ([call(100), call(None, status="error", http_status=200)], 100, 0, 0, 1),
+        ([call(100), call(None, used=False), call(7, status="unknown")], 100, 0, 7, 1),
         ([call(100), call(None)], None, 0, 0, 0),
         ([call(100), call(None, **{"try": 2})], 100, None, 0, 0),
     ],
