@@ -58,24 +58,29 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def tab(browser: Browser) -> Iterator[Callable[..., Tab]]:
     """Opens tabs: `tab(width=390, theme="dark")`; then `tab.page.goto(...)`."""
-    contexts = []
+    opened: list[Tab] = []
 
-    def opened(*, width: int = 1440, theme: Theme = "light", **more: Any) -> Tab:
-        context = browser.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=theme, reduced_motion="reduce", **more
-        )
-        # A loaded machine is slow; a test that waits for ever is ended by its own limit.
-        context.set_default_timeout(120_000)
-        contexts.append(context)
-        new = Tab(page=context.new_page())
-        new.page.on("console", lambda message: _note(new, message))
-        new.page.on("pageerror", lambda error: new.errors.append(str(error)))
-        new.page.on("request", lambda request: _ask(new, request.url))
-        return new
+    def another(**look: Any) -> Tab:
+        opened.append(open_tab(browser, **look))
+        return opened[-1]
 
-    yield opened
-    for context in contexts:
-        context.close()
+    yield another
+    for each in opened:
+        each.page.context.close()
+
+
+def open_tab(browser: Browser, *, width: int = 1440, theme: Theme = "light", **more: Any) -> Tab:
+    """A tab for whoever closes its context, at the latest with the browser."""
+    context = browser.new_context(
+        viewport={"width": width, "height": 900}, color_scheme=theme, reduced_motion="reduce", **more
+    )
+    # A loaded machine is slow; a test that waits for ever is ended by its own limit.
+    context.set_default_timeout(120_000)
+    new = Tab(page=context.new_page())
+    new.page.on("console", lambda message: _note(new, message))
+    new.page.on("pageerror", lambda error: new.errors.append(str(error)))
+    new.page.on("request", lambda request: _ask(new, request.url))
+    return new
 
 
 def _note(tab: Tab, message: ConsoleMessage) -> None:

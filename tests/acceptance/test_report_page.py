@@ -3,13 +3,13 @@
 import csv
 import json
 import re
-from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+from playwright.sync_api import Browser
 
 from analysis.judges import QUALITY
 from analysis.options import Options
@@ -18,7 +18,7 @@ from analysis.report.charts import charts
 from analysis.report.scaling_table import scaling_rows
 from analysis.safetext import csv_value
 from analysis.study import Study, study
-from tests.browser import Tab
+from tests.browser import Tab, Theme, open_tab
 
 # A formula, a script, an escape sequence, NUL, a right-to-left override; a surrogate is where one can be: in the title.
 HOSTILE = (
@@ -29,6 +29,7 @@ STRATEGIES = {"baseline": 1, "cot": 2, "sc_k3": 4, HOSTILE: 7, "sc_k10": 20}
 """Name -> how many hundred tokens."""
 LONG = "long " * 200_000
 """A line of a megabyte; on one task alone, since frames copy it to each row."""
+THEMES: tuple[Theme, ...] = ("light", "dark")
 TITLE = "Run \ud800 " + HOSTILE
 
 
@@ -69,39 +70,52 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def opened(tab: Callable[..., Tab], file: Path, **look: Any) -> Tab:
-    shown = tab(**look)
+def opened(browser: Browser, file: Path, width: int, theme: Theme) -> Tab:
+    """The report in a tab, its charts drawn."""
+    shown = open_tab(browser, width=width, theme=theme)
     shown.page.on("dialog", lambda dialog: shown.errors.append(f"a dialog: {dialog.message}"))
     shown.page.goto(file.as_uri())
     shown.page.wait_for_selector("html[data-drawn]", state="attached")
     return shown
 
 
-def test_phone_and_desk_light_and_dark(tab: Callable[..., Tab], report: Path, tmp_path: Path) -> None:
-    file = report / "report.html"
-    for width in (390, 1440):
-        for theme in ("light", "dark"):
-            shown = opened(tab, file, width=width, theme=theme)
-            shown.page.screenshot(path=tmp_path / f"{width}-{theme}.png", full_page=True)
-            shown.page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
-            assert shown.errors == []
-            assert shown.requests == [file.as_uri()]
-            assert shown.overhang() == 0
-            assert shown.clipped() == []
-            drawn = shown.page.evaluate(
-                "[...document.querySelectorAll('.chart svg')].map(s => s.clientWidth)"
-            )
-            assert len(drawn) == 10
-            assert max(drawn) < width
-            background = shown.page.evaluate("getComputedStyle(document.body).backgroundColor")
-            assert (background == "rgb(255, 255, 255)") == (theme == "light")
-            for title in shown.page.locator(".chart svg .role-axis-title text").all_text_contents():
-                assert title.strip()
+# Two tabs for all tests, since drawing takes a second: in `phone` nothing is clicked, which would move the keyboard's
+# place.
 
 
-def test_the_numbers_are_those_of_the_csv_files(tab: Callable[..., Tab], report: Path) -> None:
-    shown = opened(tab, report / "report.html")
-    tables = shown.page.evaluate(
+@pytest.fixture(scope="module")
+def phone(browser: Browser, report: Path) -> Tab:
+    return opened(browser, report / "report.html", 390, "light")
+
+
+@pytest.fixture(scope="module")
+def desk(browser: Browser, report: Path) -> Tab:
+    return opened(browser, report / "report.html", 1440, "dark")
+
+
+@pytest.mark.parametrize(("device", "width"), [("phone", 390), ("desk", 1440)])
+def test_phone_and_desk_light_and_dark(
+    request: pytest.FixtureRequest, report: Path, device: str, width: int
+) -> None:
+    shown: Tab = request.getfixturevalue(device)
+    shown.page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+    for theme in THEMES:
+        shown.page.emulate_media(color_scheme=theme)
+        assert shown.errors == []
+        assert shown.requests == [(report / "report.html").as_uri()]
+        assert shown.overhang() == 0
+        assert shown.clipped() == []
+        drawn = shown.page.evaluate("[...document.querySelectorAll('.chart svg')].map(s => s.clientWidth)")
+        assert len(drawn) == 10
+        assert max(drawn) < width
+        background = shown.page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (background == "rgb(255, 255, 255)") == (theme == "light")
+        for title in shown.page.locator(".chart svg .role-axis-title text").all_text_contents():
+            assert title.strip()
+
+
+def test_the_numbers_are_those_of_the_csv_files(desk: Tab, report: Path) -> None:
+    tables = desk.page.evaluate(
         """() => [...document.querySelectorAll("table[data-csv]")].map(table => ({
              name: table.dataset.csv,
              columns: [...table.querySelectorAll("[data-column]")].map(e => e.dataset.column),
@@ -166,8 +180,8 @@ def values_of(spec: dict[str, Any]) -> list[dict[str, Any]]:
     return [row for rows in sets for row in rows]
 
 
-def test_it_can_be_read_by_ear_and_by_keyboard(tab: Callable[..., Tab], report: Path) -> None:
-    page = opened(tab, report / "report.html").page
+def test_it_can_be_read_by_ear_and_by_keyboard(phone: Tab) -> None:
+    page = phone.page
     assert (
         page.locator("html[lang=en]").count()
         == page.locator("h1").count()
@@ -191,19 +205,18 @@ def test_it_can_be_read_by_ear_and_by_keyboard(tab: Callable[..., Tab], report: 
     assert all(page.locator(target).count() == 1 for target in targets)
 
 
-def test_charts_can_be_saved_and_hovered(tab: Callable[..., Tab], report: Path, tmp_path: Path) -> None:
-    shown = opened(tab, report / "report.html")
-    figure = shown.page.locator("[data-figure=cost_success]")
+def test_charts_can_be_saved_and_hovered(desk: Tab, tmp_path: Path) -> None:
+    figure = desk.page.locator("[data-figure=cost_success]")
     for kind, start in (("svg", b"<svg"), ("png", b"\x89PNG")):
-        with shown.page.expect_download() as download:
+        with desk.page.expect_download() as download:
             figure.locator(f"[data-save={kind}]").click()
         assert download.value.suggested_filename == f"cost_success.{kind}"
         download.value.save_as(tmp_path / kind)
         assert (tmp_path / kind).read_bytes().startswith(start)
     figure.locator(".mark-symbol path").first.hover()
-    assert "baseline" in (shown.page.locator(".tip").text_content() or "")
-    assert shown.errors == []
-    assert len(shown.requests) == 1
+    assert "baseline" in (desk.page.locator(".tip").text_content() or "")
+    assert desk.errors == []
+    assert len(desk.requests) == 1
 
 
 def test_every_chart_is_a_file(report: Path) -> None:
