@@ -20,7 +20,8 @@ def renew(out: Path, files: Iterable[Path]) -> Path:
     names = sorted(path.relative_to(out).as_posix() for path in files)
     charts = out / "charts"
     for name in _former(out / NAME) - set(names):
-        if _OURS.fullmatch(name) and not (name.startswith("charts/") and charts.is_symlink()):
+        elsewhere = name.startswith("charts/") and charts.is_symlink()
+        if _OURS.fullmatch(name) and not elsewhere and (out / name).is_file():
             (out / name).unlink(missing_ok=True)
     if charts.is_dir() and not charts.is_symlink() and not any(charts.iterdir()):
         charts.rmdir()
