@@ -3,23 +3,58 @@
 `LedgerRow` reads rows from outside and says what is wrong with them; `COLUMNS` holds the same fields as column types.
 """
 
+import math
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
 import polars as pl
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 from pydantic_core import ErrorDetails
 
 from db.errors import LedgerInvalid
 
 _SHOWN_CHARS = 60
 
-Name = Annotated[str, Field(min_length=1)]
-Names = Annotated[list[Name], Field(min_length=2)]
+# In UTC and in any other zone these and all times between them can be shown, by this program and by others.
+_EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+_LATEST = datetime(9998, 12, 31, tzinfo=UTC)
+
+
+def _between(time: datetime) -> datetime:
+    if not _EARLIEST <= time <= _LATEST:
+        raise ValueError(
+            f"a time from {_EARLIEST:%Y-%m-%d} to {_LATEST:%Y-%m-%d} in UTC, found {time.isoformat()}"
+        )
+    return time
+
+
+def _finite(value: Any) -> Any:
+    """JSON without NaN and without numbers that no float holds, which the database refuses or rounds to infinity."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"every number in it is finite and below 1.8e308, found {value}")
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _finite(part)
+    return value
+
+
+# The lengths are those of an experiment file.
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+StrategyName = Annotated[str, Field(min_length=1, max_length=100)]
+StrategyNames = Annotated[list[StrategyName], Field(min_length=2)]
 Number = Annotated[int, Field(ge=1, le=2**15 - 1)]
 Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
-Cost = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Cost = Annotated[float, Field(ge=0, le=1_000_000_000, allow_inf_nan=False)]
+Time = Annotated[AwareDatetime, AfterValidator(_between)]
 
 
 class LedgerRow(BaseModel):
@@ -30,7 +65,7 @@ class LedgerRow(BaseModel):
     run_id: Name
     source_platform: Name
     task_id: Name
-    strategy: Name | None = None
+    strategy: StrategyName | None = None
     """None for the call of a judge, which is nobody's."""
     repeat: Annotated[int, Field(ge=1, le=2**31 - 1)]
     round: Number
@@ -65,15 +100,15 @@ class LedgerRow(BaseModel):
     response_id: str | None = None
     first_byte_ms: Count | None = None
     finish_reason: str | None = None
-    usage: Any = None
+    usage: Annotated[Any, AfterValidator(_finite)] = None
     """What the gateway reported, as it did."""
     cost_usd: Cost | None = None
     worker: Name
-    started_at: AwareDatetime
-    finished_at: AwareDatetime | None = None
-    winner: Name | Names | None = None
+    started_at: Time
+    finished_at: Time | None = None
+    winner: StrategyName | StrategyNames | None = None
     """Of each verdict on the trial: a strategy, or `tie`; a list where there are several."""
-    opponent: Name | Names | None = None
+    opponent: StrategyName | StrategyNames | None = None
     """Whom the trial was compared with, in the same order."""
 
     @model_validator(mode="after")
@@ -153,7 +188,8 @@ def _complaint(detail: ErrorDetails) -> str:
             hint = f"Did you mean {near[0]!r}? " if near else ""
             return f"{field}: no field of the ledger. {hint}Allowed: {', '.join(FIELDS)}."
         case "value_error":
-            return f"{detail['msg'].removeprefix('Value error, ')}."
+            said = detail["msg"].removeprefix("Value error, ")
+            return f"{field}: {said}." if field else f"{said}."
     # Of a field that may be a name or a list of names the branch that failed says nothing.
     field = str(detail["loc"][0])
     shown = repr(detail["input"])

@@ -57,9 +57,27 @@ LINES: dict[str, tuple[Any, str]] = {
     "two answers": (row(attempt=2), "l.jsonl:2: used is true for two attempts of one call as in line 1."),
     "usage beyond numbers": (
         json.dumps(row(task_id="t2", usage="#")).replace('"#"', "1e999999"),
-        "l.jsonl: row 2: ",
+        "l.jsonl:2: usage: every number in it is finite and below 1.8e308, found inf.",
     ),
-    "usage that is no JSON": (json.dumps(row(task_id="t2", usage=float("nan"))), "l.jsonl: row 2: "),
+    "usage that is no JSON": (
+        json.dumps(row(task_id="t2", usage={"a": [float("nan")]})),
+        "l.jsonl:2: usage: every number in it is finite and below 1.8e308, found nan.",
+    ),
+    "a cost that sums to infinity": (
+        row(cost_usd=1e308),
+        "l.jsonl:2: cost_usd: Input should be less than or equal to 1000000000",
+    ),
+    "long strategy": (row(strategy="x" * 101), "l.jsonl:2: strategy: String should have at most 100 characters"),
+    "long opponent": (row(winner="tie", opponent="x" * 101), "opponent: String should have at most 100 characters"),
+    "long task": (row(task_id="x" * 201), "l.jsonl:2: task_id: String should have at most 200 characters"),
+    "long run id": (row(run_id="x" * 201), "l.jsonl:2: run_id: String should have at most 200 characters"),
+    # 14 hours before year 1, and the first instant of 1970 less one second
+    "year 0 in UTC": (
+        row(started_at="0001-01-01T00:00:00+14:00"),
+        "l.jsonl:2: started_at: a time from 1970-01-01 to 9998-12-31 in UTC, found 0001-01-01T00:00:00+14:00.",
+    ),
+    "before 1970 in UTC": (row(started_at="1970-01-01T00:59:59+01:00"), "l.jsonl:2: started_at: a time from 1970"),
+    "year 10000 in UTC": (row(finished_at="9999-12-31T23:00:00-14:00"), "l.jsonl:2: finished_at: a time from 1970"),
 }  # fmt: skip
 
 
