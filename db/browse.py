@@ -217,6 +217,7 @@ def search(
     return _rows(connection, "browse_search", most=most, **at)[0]
 
 
-def _rows(connection: Connection, name: str, **at: Any) -> list[Row]:
-    rows = connection.execute(SQL[name], at).fetchall()
+def _rows(connection: Connection, query: str, /, **at: Any) -> list[Row]:
+    # By position alone: a parameter of the query may have any name.
+    rows = connection.execute(SQL[query], at).fetchall()
     return [{column: unescape_json(value) for column, value in row.items()} for row in rows]

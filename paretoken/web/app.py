@@ -8,6 +8,7 @@ from pathlib import Path
 import psycopg
 from psycopg_pool import ConnectionPool
 from starlette.applications import Starlette
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -47,6 +48,21 @@ def build(
     return Headers(app)
 
 
+class Number(Convertor[int]):
+    """A number that Postgres and Python both take: of more digits than a bigint is sure to hold there is nothing."""
+
+    regex = "[0-9]{1,18}"
+
+    def convert(self, value: str) -> int:
+        return int(value)
+
+    def to_string(self, value: int) -> str:
+        return str(value)
+
+
+register_url_convertor("number", Number())
+
+
 def _routes() -> list[Route | Mount]:
     run = "/runs/{run_id}"
     return [
@@ -54,11 +70,11 @@ def _routes() -> list[Route | Mount]:
         Route(run, pages.run),
         Route(f"{run}/trials", pages.trials),
         Route(f"{run}/search", pages.search),
-        Route(f"{run}/trials/{{trial:int}}", trial.trial),
-        Route(f"{run}/trials/{{trial:int}}/answer.txt", downloads.answer),
-        Route(f"{run}/trials/{{trial:int}}/files/{{try:int}}/{{name:path}}", downloads.trial_file),
-        Route(f"{run}/calls/{{job:int}}/{{attempt:int}}/{{turn:int}}.txt", downloads.output),
-        Route(f"{run}/prompts/{{job:int}}.txt", trial.prompt),
+        Route(f"{run}/trials/{{trial:number}}", trial.trial),
+        Route(f"{run}/trials/{{trial:number}}/answer.txt", downloads.answer),
+        Route(f"{run}/trials/{{trial:number}}/files/{{try:number}}/{{name:path}}", downloads.trial_file),
+        Route(f"{run}/calls/{{job:number}}/{{attempt:number}}/{{turn:number}}.txt", downloads.output),
+        Route(f"{run}/prompts/{{job:number}}.txt", trial.prompt),
         Route(f"{run}/report", downloads.report),
         Route(f"{run}/tables/{{name}}", downloads.table),
         Route(f"{run}/files/{{name}}", downloads.report_file),
@@ -89,8 +105,6 @@ def _said(request: Request, error: Exception) -> Response:
         case psycopg.errors.QueryCanceled():
             said = f"The database took longer than {STATEMENT_S:.0f} s and was stopped. Ask for less."
             return refused(HTTPStatus.SERVICE_UNAVAILABLE, said)
-        case psycopg.DataError():
-            return refused(HTTPStatus.BAD_REQUEST, "The address holds a value that cannot be looked for.")
         case psycopg.OperationalError():
             return refused(HTTPStatus.SERVICE_UNAVAILABLE, "The database does not answer. Try again later.")
     return refused(
@@ -101,5 +115,5 @@ def _said(request: Request, error: Exception) -> Response:
 
 _PLAIN = {"Not Found": "There is no such page. Begin with the list of runs."}
 _HANDLERS: Mapping[type[Exception], ExceptionHandler] = dict.fromkeys(
-    (HTTPException, UnknownRun, psycopg.OperationalError, psycopg.DataError, Exception), _said
+    (HTTPException, UnknownRun, psycopg.OperationalError, Exception), _said
 )

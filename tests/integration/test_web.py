@@ -18,6 +18,7 @@ from starlette.types import ASGIApp
 from db import browse
 from db.browse import AUDITOR, become_auditor, reading_pool
 from db.connection import Connection, Row, connect
+from db.text import to_database
 from paretoken.servers import Servers
 from paretoken.web import pages
 from paretoken.web.app import build
@@ -260,6 +261,25 @@ def test_search_says_how_much_it_looked_through(
     assert (answer.status_code, "was stopped" in answer.text) == (503, True)
 
 
+def test_a_file_of_a_trial_is_given_as_it_was_written(
+    site: httpx2.Client, made: LookedInto, web_database_url: str
+) -> None:
+    address = f"{RUN}/trials/{made.hostile}/files/2/src/a%20%00b.py"
+    with psycopg.connect(web_database_url, autocommit=True) as connection:
+        connection.execute(
+            "INSERT INTO trial_file (trial, try, name, content) VALUES (%s, 2, %s, %s)",
+            [made.hostile, to_database("src/a \x00b.py"), b"<b>\x00\xff"],
+        )
+        try:
+            answer = site.get(address)
+        finally:
+            connection.execute("DELETE FROM trial_file WHERE trial = %s AND try = 2", [made.hostile])
+    assert (answer.status_code, answer.content) == (200, b"<b>\x00\xff")
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert answer.headers["content-disposition"] == f'attachment; filename="file-{made.hostile}.bin"'
+    assert site.get(address).status_code == 404
+
+
 def test_a_table_with_a_long_cell(site: httpx2.Client, reports: Path) -> None:
     path = reports / "test" / "long.csv"
     # More than the csv module takes by itself.
@@ -278,7 +298,17 @@ def test_a_table_with_a_long_cell(site: httpx2.Client, reports: Path) -> None:
         ("/runs/nosuch", 404, "No run is named &#39;nosuch&#39;"),
         ("/runs/%00%ff", 404, "No run is named"),
         (f"{RUN}/trials/0", 404, "no such trial"),
-        (f"{RUN}/trials/99999999999999999999999", 404, "no such trial"),
+        (f"{RUN}/trials/{'9' * 18}", 404, "no such trial"),
+        (f"{RUN}/trials/{'9' * 19}", 404, "There is no such page"),
+        (f"{RUN}/trials/{'9' * 5000}", 404, "There is no such page"),
+        (f"{RUN}/trials/{'9' * 5000}/answer.txt", 404, "There is no such page"),
+        (f"{RUN}/calls/{'9' * 18}/{'9' * 18}/{'9' * 18}.txt", 404, "no such text"),
+        (f"{RUN}/calls/1/{'9' * 5000}/1.txt", 404, "There is no such page"),
+        (f"{RUN}/prompts/{'9' * 5000}.txt", 404, "There is no such page"),
+        (f"{RUN}/trials/1/files/1/nosuch.txt", 404, "This trial wrote no such file"),
+        (f"{RUN}/trials/1/files/1/%00", 404, "This trial wrote no such file"),
+        (f"{RUN}/trials/1/files/99999999999/a.txt", 404, "This trial wrote no such file"),
+        (f"{RUN}/trials/{'9' * 18}/files/{'9' * 18}/a/b.txt", 404, "This trial wrote no such file"),
         ("/runs/other/trials/1", 404, "no such trial"),
         (f"{RUN}/trials?state=lost", 400, "state is one of"),
         (f"{RUN}/trials?after=-1", 400, "whole number"),
