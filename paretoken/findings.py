@@ -5,6 +5,7 @@ whatever a server may have echoed.
 """
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -19,6 +20,10 @@ Level = Literal["ok", "warning", "failure"]
 
 _SHORTEST_SHOWN_KEY = 12
 _SHORTEST_SECRET = 6
+# An address that lacks its scheme; whatever else stands in its place may be a key.
+_HOST_ALONE = re.compile(
+    r"(https?:/*)?([\w-]{1,24}\.)+[a-z]{2,12}(:\d+)?(/[\w.-]{0,24})*|localhost(:\d+)?(/[\w.-]{0,24})*"
+)
 _INDENT = " " * 9
 
 
@@ -59,7 +64,8 @@ def shown_url(url: str) -> str:
     except ValueError:
         return "(unreadable)"
     if not host:
-        return url.partition("?")[0].rpartition("@")[2]
+        bare = url.partition("?")[0].rpartition("@")[2]
+        return bare if _HOST_ALONE.fullmatch(bare) else "(what is written there)"
     return f"{parts.scheme}://{host}{parts.path}" + ("?…" if parts.query else "")
 
 

@@ -1,17 +1,22 @@
 """What is wrong with Claude Code's files."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
 from paretoken.clients import claude_code
-from paretoken.clients.reading import ClientFile, inner, literal_keys, read
+from paretoken.clients.reading import ClientFile, inner, literal_keys, looks_like_key, read, shown_name
 from paretoken.doctor.address import check_base_url
 from paretoken.doctor.variables import same_gateway
 from paretoken.findings import Finding, failure, ok, shown_key, shown_url, warning
 
 WHAT = "Claude Code"
 _URL = "ANTHROPIC_BASE_URL"
+_KNOWN = frozenset({"apiKeyHelper", "apiKey"})
+# Names of models and the like; a key has longer parts.
+_PLAIN = re.compile(r"[a-z0-9]{1,12}([-_.:/@,\[\] ]{1,2}[a-z0-9]{1,12})*\]?", re.IGNORECASE)
+_MOST_SHOWN = 60
 
 
 def check_claude_code(
@@ -46,7 +51,9 @@ def _file(file: ClientFile, *, base_url: str | None, secrets: frozenset[str]) ->
             yield failure(WHAT, f"{file.place(name)}: {name} stands outside env", 'Move it into "env": {…}.')
     for name, value in env.items():
         if not isinstance(value, str):
-            yield failure(WHAT, f"{file.place(name)}: {name} is no text", "Put it in double quotes.")
+            yield failure(
+                WHAT, f"{file.place(name)}: {shown_name(name)} is no text", "Put it in double quotes."
+            )
     yield from _names(file, env)
     if isinstance(url := env.get(_URL), str) and url:
         yield from _address(file, url, base_url)
@@ -57,7 +64,9 @@ def _names(file: ClientFile, env: Mapping[str, object]) -> Iterator[Finding]:
     for name in env:
         near = get_close_matches(name, claude_code.VARIABLES, n=1, cutoff=0.8)
         if name.startswith("ANTHROPIC") and name not in claude_code.VARIABLES and near:
-            yield warning(WHAT, f"{file.place(name)}: unknown key {name}", f"Did you mean {near[0]}?")
+            yield warning(
+                WHAT, f"{file.place(name)}: unknown key {shown_name(name)}", f"Did you mean {near[0]}?"
+            )
 
 
 def _address(file: ClientFile, url: str, base_url: str | None) -> Iterator[Finding]:
@@ -78,7 +87,7 @@ def _address(file: ClientFile, url: str, base_url: str | None) -> Iterator[Findi
 def _keys(file: ClientFile, env: Mapping[str, object], secrets: frozenset[str]) -> Iterator[Finding]:
     for name in literal_keys(file.document, secrets):
         do = 'Take it out and set "apiKeyHelper": "printenv NAME_OF_THE_VARIABLE"; a key that was shared: replace it.'
-        yield failure(WHAT, f"{file.place(name)}: {name} holds a key itself", do)
+        yield failure(WHAT, f"{file.place(name)}: {shown_name(name, _KNOWN)} holds a key itself", do)
     for name in claude_code.KEYS:
         value = env.get(name)
         if isinstance(value, str) and "$" in value:
@@ -128,4 +137,8 @@ def _shell(files: Sequence[ClientFile], environment: Mapping[str, str]) -> Itera
 def _shown(name: str, value: object) -> str:
     if name in claude_code.KEYS or name == "ANTHROPIC_CUSTOM_HEADERS":
         return shown_key(str(value)) if value else "nothing"
-    return shown_url(str(value)) if name == _URL else str(value)
+    if name == _URL:
+        return shown_url(str(value))
+    text = str(value)
+    plain = _PLAIN.fullmatch(text) and len(text) <= _MOST_SHOWN and not looks_like_key(text)
+    return text if plain else "(a value that may be a key)"

@@ -1,20 +1,21 @@
 """What is wrong with Codex' files."""
 
-import re
 from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from paretoken.clients import codex
-from paretoken.clients.reading import ClientFile, inner, leaves, literal_keys, read
+from paretoken.clients.reading import ClientFile, inner, is_variable, leaves, literal_keys, read, shown_name
 from paretoken.doctor.address import check_base_url
 from paretoken.doctor.variables import same_gateway
 from paretoken.findings import Finding, failure, ok, shown_url, warning
 
 WHAT = "Codex"
 _BUILT_IN = frozenset({"openai", "ollama", "lmstudio", "oss", "ollama-chat", "amazon-bedrock"})
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_TEXTS = ("name", "base_url", "env_key", "wire_api")
+"""Of a provider."""
+_KNOWN = codex.TOP_KEYS | codex.PROVIDER_KEYS
 
 
 def check_codex(
@@ -43,10 +44,11 @@ def _file(
     file: ClientFile, base_url: str | None, environment: Mapping[str, str], secrets: frozenset[str]
 ) -> Iterator[Finding]:
     yield from _unknown(file, file.document, codex.TOP_KEYS)
+    yield from _types(file)
     providers = inner(file.document, "model_providers")
     chosen = file.document.get("model_provider")
     if isinstance(chosen, str) and chosen not in providers and chosen not in _BUILT_IN:
-        seen = f"{file.place('model_provider')}: there is no [model_providers.{chosen}]"
+        seen = f"{file.place('model_provider')}: there is no [model_providers.{shown_name(chosen)}]"
         yield failure(WHAT, seen, "Add it, or name one that there is.")
     for name, provider in providers.items():
         if isinstance(provider, dict):
@@ -54,13 +56,14 @@ def _file(
             yield from _provider(file, provider, base_url if used else None, environment if used else None)
     for name, value in leaves(file.document):
         if name.startswith("ANTHROPIC_") or (name == "env_key" and str(value).startswith("ANTHROPIC_")):
-            seen = f"{file.place(name)}: {name if name != 'env_key' else value} is a variable of Claude Code"
+            shown = shown_name(name if name != "env_key" else str(value))
+            seen = f"{file.place(name)}: {shown} is a variable of Claude Code"
             yield failure(
                 WHAT, seen, "Codex reads the key from the variable that env_key names. Take the other out."
             )
     for name in literal_keys(file.document, secrets):
         do = 'Take it out and set env_key = "NAME_OF_THE_VARIABLE"; a key that was shared: replace it.'
-        yield failure(WHAT, f"{file.place(name)}: {name} holds a key itself", do)
+        yield failure(WHAT, f"{file.place(name)}: {shown_name(name, _KNOWN)} holds a key itself", do)
 
 
 def _provider(
@@ -71,19 +74,46 @@ def _provider(
 ) -> Iterator[Finding]:
     yield from _unknown(file, provider, codex.PROVIDER_KEYS)
     wire = provider.get("wire_api", "responses")
-    if wire != "responses":
-        seen = f"{file.place('wire_api')}: wire_api = {wire!r} is refused since Codex 0.95"
+    if isinstance(wire, str) and wire != "responses":
+        said = (
+            "wire_api = 'chat' is refused since Codex 0.95"
+            if wire == "chat"
+            else "wire_api is not 'responses'"
+        )
+        seen = f"{file.place('wire_api')}: {said}"
         yield failure(WHAT, seen, 'Set wire_api = "responses"; the gateway must serve /responses then.')
     if isinstance(url := provider.get("base_url"), str):
         yield from _address(file, url, base_url)
     variable = provider.get("env_key")
-    if isinstance(variable, str) and environment is not None:
-        if not _VARIABLE.fullmatch(variable):
-            do = 'It names an environment variable: env_key = "TAOTOKEN_API_KEY".'
-            yield failure(WHAT, f"{file.place('env_key')}: env_key is no name of a variable", do)
-        elif not environment.get(variable):
-            do = f"export {variable}=… before codex is started."
-            yield warning(WHAT, f"{file.place('env_key')}: {variable} is not set", do)
+    if not isinstance(variable, str):
+        return
+    if not is_variable(variable):
+        do = 'It names an environment variable: env_key = "TAOTOKEN_API_KEY". A key that was shared: replace it.'
+        yield failure(WHAT, f"{file.place('env_key')}: env_key is no name of a variable", do)
+    elif environment is not None and not environment.get(variable):
+        do = f"export {variable}=… before codex is started."
+        yield warning(WHAT, f"{file.place('env_key')}: {variable} is not set", do)
+
+
+def _types(file: ClientFile) -> Iterator[Finding]:
+    """Entries of another type than Codex reads."""
+    document = file.document
+    providers = inner(document, "model_providers")
+    wrong = [name for name in ("model", "model_provider") if not isinstance(document.get(name, ""), str)]
+    for provider in providers.values():
+        if isinstance(provider, dict):
+            wrong += [name for name in _TEXTS if not isinstance(provider.get(name, ""), str)]
+    for name in wrong:
+        yield failure(WHAT, f"{file.place(name)}: {name} is no text", "Put it in double quotes.")
+    if not isinstance(document.get("model_providers", {}), dict):
+        seen = f"{file.place('model_providers')}: model_providers is no table"
+        yield failure(WHAT, seen, "It looks like [model_providers.NAME], with the provider's lines below.")
+    for name, provider in providers.items():
+        if not isinstance(provider, dict):
+            seen = f"{file.place(name)}: the entry of model_providers is no table"
+            yield failure(
+                WHAT, seen, "It looks like [model_providers.NAME], with the provider's lines below."
+            )
 
 
 def _address(file: ClientFile, url: str, base_url: str | None) -> Iterator[Finding]:
@@ -110,7 +140,9 @@ def _unknown(file: ClientFile, table: Mapping[str, Any], known: Collection[str])
                 if near
                 else "Check its spelling: Codex ignores such a key without a word."
             )
-            yield warning(WHAT, f"{file.place(name)}: unknown key {name}", do)
+            yield warning(
+                WHAT, f"{file.place(name)}: unknown key {shown_name(name, [name] if near else [])}", do
+            )
 
 
 def _in_project(file: ClientFile) -> Iterator[Finding]:
@@ -121,7 +153,8 @@ def _in_project(file: ClientFile) -> Iterator[Finding]:
 
 def _shell(file: ClientFile, environment: Mapping[str, str]) -> Iterator[Finding]:
     given = environment.get("OPENAI_BASE_URL")
-    urls = [provider.get("base_url") for provider in inner(file.document, "model_providers").values()]
+    providers = inner(file.document, "model_providers").values()
+    urls = [provider.get("base_url") for provider in providers if isinstance(provider, dict)]
     if given and not any(isinstance(url, str) and same_gateway(url, given) for url in urls):
         seen = f"OPENAI_BASE_URL ({shown_url(given)}) is set, and Codex ignores it"
         yield warning(WHAT, seen, f"What counts is base_url in {file.path}; unset OPENAI_BASE_URL.")

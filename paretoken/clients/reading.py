@@ -3,7 +3,7 @@
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,17 @@ from typing import Any
 from paretoken.findings import Finding, failure
 
 _AT_LINE = re.compile(r"at line (\d+)")
-_KEY = re.compile(r"\b(sk|pk|tok)[-_](?=[A-Za-z_-]*\d)[A-Za-z0-9_-]{16,}")
+_KEY = re.compile(r"\b((sk|pk|tok)[-_](?=[A-Za-z_-]*\d)[A-Za-z0-9_-]{16,}|AIza[A-Za-z0-9_-]{30,})")
 _SECRET_NAME = re.compile(r"(api[-_]?key|token|secret|^authorization)$", re.IGNORECASE)
+_HELPER = "apiKeyHelper"
+# A helper is a command that fetches the key; one that prints its own words has it in them.
+_PRINTED = re.compile(r"(?s)\b(echo|printf)\b(?!.*[$`<|])")
+_LONG_WORD = re.compile(r"(?<![\w/])(?=[A-Za-z0-9]*\d)(?=[A-Za-z0-9]*[A-Za-z])[A-Za-z0-9]{24,}(?![\w/])")
+_UUID = re.compile(r"[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}", re.IGNORECASE)
+_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,39}")
+_LONE_WORD = re.compile(r"(?=[A-Z]*\d)[A-Z0-9]{16,}")
+_LOWER_WORDS = re.compile(r"(?!(sk|pk|tok)[-_])[a-z]{1,20}([_-][a-z]{1,20})*")
+_MOST_SHOWN = 40
 _PLACEHOLDER = re.compile(r"\$|<.*>|%\w+%|your[-_ ]|^x+$|placeholder|\*\*\*", re.IGNORECASE)
 
 
@@ -44,29 +53,52 @@ def read(path: Path, *, what: str) -> ClientFile | Finding | None:
         )
     except UnicodeDecodeError as error:
         return failure(what, f"{path}: byte {error.start} is no UTF-8", "Save it as UTF-8.")
+    return _parsed(path, text, what=what)
+
+
+def _parsed(path: Path, text: str, *, what: str) -> ClientFile | Finding:
     try:
         document = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
-    except (ValueError, RecursionError) as error:
-        return _broken(path, *_place_and_problem(error, text), what=what)
+    except RecursionError:
+        return _broken(str(path), "it is nested too deeply", what=what)
+    except ValueError as error:
+        return _broken(*_place_and_problem(error, path, text), what=what)
     if not isinstance(document, dict):
-        return _broken(path, 1, "an object { … } is expected", what=what)
+        return _broken(f"{path}:1", "an object { … } is expected", what=what)
     return ClientFile(path=path, text=text, document=document)
 
 
-def _place_and_problem(error: Exception, text: str) -> tuple[int, str]:
-    """Line and problem of a file that is no JSON or no TOML. Both messages name no content."""
+def _place_and_problem(error: ValueError, path: Path, text: str) -> tuple[str, str]:
+    """Place and problem of a file that is no JSON or no TOML. Both messages name no content."""
     if isinstance(error, json.JSONDecodeError):
-        return error.lineno, f"no JSON: {error.msg}"
+        return f"{path}:{error.lineno}", f"no JSON: {error.msg}"
+    if not isinstance(error, tomllib.TOMLDecodeError):  # Python's limit on the digits of a whole number
+        return str(path), "it holds a number of too many digits"
     line = _AT_LINE.search(str(error))
-    return int(line[1]) if line else max(
-        1, len(text.splitlines())
-    ), f"no TOML: {str(error).partition(' (at')[0]}"
+    number = int(line[1]) if line else max(1, len(text.splitlines()))
+    return f"{path}:{number}", f"no TOML: {str(error).partition(' (at')[0]}"
 
 
-def _broken(path: Path, line: int, problem: str, *, what: str) -> Finding:
-    return failure(
-        what, f"{path}:{line}: {problem}", "Correct that line; the client does not read the file as it is."
-    )
+def _broken(place: str, problem: str, *, what: str) -> Finding:
+    return failure(what, f"{place}: {problem}", "Correct it; the client does not read the file as it is.")
+
+
+def looks_like_key(text: str) -> bool:
+    """Whether it has the form of some provider's keys."""
+    return bool(_KEY.search(text) or _UUID.search(text))
+
+
+def is_variable(text: str) -> bool:
+    """Whether it looks like the name of an environment variable, and not like a key that was pasted there."""
+    upper = text.upper()
+    fits = _VARIABLE.fullmatch(upper) and not _LONE_WORD.search(upper)
+    return bool(fits) and text in (upper, text.lower()) and not looks_like_key(text)
+
+
+def shown_name(name: str, known: Collection[str] = ()) -> str:
+    """The name of an entry; of what may be a key in the wrong place, only that it is not shown."""
+    words = _LOWER_WORDS.fullmatch(name) and len(name) <= _MOST_SHOWN
+    return name if name in known or words or is_variable(name) else "(a name that may be a key)"
 
 
 def inner(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -97,4 +129,6 @@ def literal_keys(document: Mapping[str, Any], secrets: frozenset[str]) -> list[s
 def _is_key(name: str, value: str, secrets: frozenset[str]) -> bool:
     if any(secret in value for secret in secrets) or _KEY.search(value):
         return True
+    if name == _HELPER:
+        return bool(_PRINTED.search(value) or _LONG_WORD.search(value))
     return bool(_SECRET_NAME.search(name)) and len(value) > 3 and not _PLACEHOLDER.search(value)

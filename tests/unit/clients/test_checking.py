@@ -44,7 +44,7 @@ CASES: Mapping[str, Case] = {
     "broken JSON": Case(
         files={USER: '{"env": {\n"A": "b"\n"C": 1}}'},
         level="failure",
-        says=("settings.json:3: no JSON", "Correct that line"),
+        says=("settings.json:3: no JSON", "Correct it"),
     ),
     "JSON that is no object": Case(
         files={USER: "[]"},
@@ -210,6 +210,54 @@ CASES: Mapping[str, Case] = {
         level="warning",
         says=("OPENAI_BASE_URL (https://old.example/v1) is set, and Codex ignores it",),
     ),
+    "a whole number without end": Case(
+        files={USER: '{"x": ' + "9" * 5000 + "}"},
+        level="failure",
+        says=("settings.json: it holds a number of too many digits",),
+    ),
+    "nested without end": Case(
+        files={USER: "[" * 100_000},
+        level="failure",
+        says=("settings.json: it is nested too deeply",),
+    ),
+    "providers are no table": Case(
+        files={CODEX: "model_providers = 5"},
+        level="failure",
+        says=("config.toml:1: model_providers is no table",),
+    ),
+    "a provider is no table": Case(
+        files={CODEX: "[model_providers]\ngw = 5"},
+        level="failure",
+        says=("config.toml:2: the entry of model_providers is no table",),
+    ),
+    "the provider's name is no text": Case(
+        files={CODEX: "model_provider = [1]"},
+        level="failure",
+        says=("config.toml:1: model_provider is no text",),
+    ),
+    "an address that is no text": Case(
+        files={CODEX: provider("base_url = 5")},
+        level="failure",
+        says=("base_url is no text",),
+    ),
+    "a key that is printed": Case(
+        files={USER: '{"apiKeyHelper": "echo 0123456789abcdef"}'},
+        level="failure",
+        says=(":1: apiKeyHelper holds a key itself",),
+    ),
+    "a key among a helper's words": Case(
+        files={USER: '{"apiKeyHelper": "my-helper 0123456789abcdef0123456789abcdef"}'},
+        level="failure",
+        says=(":1: apiKeyHelper holds a key itself",),
+    ),
+    "helpers that fetch": Case(
+        files={
+            USER: '{"apiKeyHelper": "printf %s \\"$GW_KEY\\""}',
+            PROJECT: '{"apiKeyHelper": "op read op://team/0123456789abcdef0123456789abcdef/field"}',
+        },
+        level="ok",
+        says=("as it should be",),
+    ),
     "all well": Case(
         files={USER: env(ANTHROPIC_BASE_URL=URL), CODEX: provider()},
         variables={"OPENAI_BASE_URL": f"{URL}/v1"},
@@ -240,6 +288,41 @@ def test_files(case: Case, tmp_path: Path) -> None:
     assert any(all(part in line for part in case.says) for line in said), found
     assert max((one.level for one in found), key=LEVELS.index) == case.level
     assert KEY not in str(found) and "0123456789abcdef" not in str(found)
+
+
+@pytest.mark.parametrize(
+    "pasted",
+    [
+        "AIzaSyD3m0K3yABCDEFGHIJKLMNOPQRSTUVWX1",
+        "9f8e7d6c5b4a39281706f5e4d3c2b1a0",
+        "9f8e7d6c-5b4a-3928-1706-f5e4d3c2b1a0",
+        "AKIA0123456789ABCDEF",
+        "sk-abcdefghijklmnopqr",
+    ],
+)
+def test_a_key_in_the_wrong_place_is_not_shown(tmp_path: Path, pasted: str) -> None:
+    def said_of(name: str, text: str, **variables: str) -> str:
+        (path := tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        home, project = tmp_path / "home", tmp_path / "project"
+        found = check_clients(home=home, project=project, base_url=URL, environment=variables)
+        assert max((one.level for one in found), key=LEVELS.index) != "ok"
+        return str(found)
+
+    value = f'"{pasted}"'
+    said = [
+        said_of(CODEX, provider(f"{name} = {value}")) for name in ("env_key", "wire_api", "base_url", value)
+    ]
+    said += [said_of(CODEX, provider(top=f"{name} = {value}")) for name in ("model_provider", value)]
+    said += [said_of(CODEX, f'"ANTHROPIC_{pasted}" = 1\n{provider()}')]
+    said += [
+        said_of(CODEX, f"[model_providers]\n{value} = 5"),
+        said_of(CODEX, f'env_key = "ANTHROPIC_{pasted}"'),
+    ]
+    said += [said_of(USER, f'{{"env": {{{value}: 5}}, {value}: {value}}}')]
+    said += [said_of(USER, env(ANTHROPIC_BASE_URL=pasted), ANTHROPIC_BASE_URL=f"https://{pasted}@x.example")]
+    said += [said_of(USER, env(ANTHROPIC_MODEL=pasted), ANTHROPIC_MODEL="m")]
+    assert not [line for line in said if pasted in line]
 
 
 def test_codex_home_counts(tmp_path: Path) -> None:
