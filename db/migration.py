@@ -8,7 +8,7 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, create_engine, text
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 from db.connection import sqlalchemy_url
 from db.errors import DatabaseUnreachable, NotMigrated
@@ -36,7 +36,7 @@ def upgrade(database_url: str) -> tuple[str | None, str]:
 
     Raises:
         DatabaseUnreachable: nothing answers there.
-        NotMigrated: a newer version of this program has been at work there.
+        NotMigrated: a newer version of this program has been at work there, or the database refuses the change.
     """
     with _connected(database_url) as connection:
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _UPGRADE_LOCK})
@@ -76,5 +76,11 @@ def _connected(database_url: str) -> Iterator[Connection]:
             yield connection
     except OperationalError as error:
         raise DatabaseUnreachable(f"No database answers: {str(error.orig).strip()}") from None
+    except DBAPIError as error:
+        said = str(error.orig).strip().splitlines()[0]
+        raise NotMigrated(
+            f"The database's schema is not one that this version can bring up to date ({said}). Nothing was "
+            "changed. Use the user who owns the tables, or name another database."
+        ) from None
     finally:
         engine.dispose()

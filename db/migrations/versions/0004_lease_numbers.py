@@ -19,6 +19,8 @@ def upgrade() -> None:
             nullable=False,
             comment="grows when a lease was over",
         ),
+        # Databases of the days before this revision have the column, made by an earlier form of 0001.
+        if_not_exists=True,
     )
 
 

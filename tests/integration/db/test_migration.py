@@ -138,3 +138,17 @@ def test_every_migration_is_in_the_package() -> None:
     revisions = [path.stem.split("_")[0] for path in sorted(folder.glob("[0-9]*.py"))]
     assert revisions == [f"{number:04d}" for number in range(1, len(revisions) + 1)]
     assert revisions[-1] == head()
+
+
+def test_a_database_that_was_made_between_two_revisions(empty_database_url: str) -> None:
+    """What a revision adds may be there already; what else stands in its way is said in one line."""
+    upgrade(empty_database_url)
+    full = details(empty_database_url)
+    with psycopg.connect(empty_database_url, autocommit=True) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '0003'")
+        assert upgrade(empty_database_url) == ("0003", head())
+        assert details(empty_database_url) == full
+        connection.execute("UPDATE alembic_version SET version_num = '0003'")
+        connection.execute("ALTER TABLE worker RENAME TO labourer")
+        with pytest.raises(NotMigrated, match=r'"worker" does not exist\)\. Nothing was changed\. [^\n]*$'):
+            upgrade(empty_database_url)
