@@ -3,7 +3,9 @@
 Modules are imported when their command is called, so that `paretoken --help` stays quick.
 """
 
+import errno
 import importlib
+import os
 import sys
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -13,6 +15,8 @@ import typer
 from typer.core import TyperGroup
 
 _EXIT_INTERRUPTED = 130
+# Of the disk and of whatever output leads to; any other one is a mistake of this program.
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS}
 
 # Command -> (module, object in it, one line for the overview). The object is a typer app, or a function for one.
 COMMANDS: Mapping[str, tuple[str, str, str]] = {
@@ -107,6 +111,7 @@ def main() -> None:
     try:
         # What a command returns is no exit code; `typer.Exit` comes back as one.
         code = typer.main.get_command(app)(prog_name="paretoken", standalone_mode=False) or 0
+        sys.stdout.flush()
     except typer.TyperException as error:
         _say(_usage(error))
         code = 2
@@ -117,10 +122,19 @@ def main() -> None:
         if known is None:
             raise
         _say(f"Error: {_message(error)}")
+        _drop_output()
         code = known
     if code == _EXIT_INTERRUPTED:
         _say("Interrupted.")
     sys.exit(code)
+
+
+def _drop_output() -> None:
+    """Leave nothing for the interpreter to write at its end, which fails once more where writing has failed."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _usage(error: typer.TyperException) -> str:
@@ -152,6 +166,8 @@ def _exit_code(error: Exception) -> int | None:
         return error.exit_code
     if isinstance(error, DatabaseUnreachable | NotMigrated | BrokerUnreachable | psycopg.OperationalError):
         return 1
+    if isinstance(error, psycopg.DataError) or (isinstance(error, OSError) and error.errno in _NO_ROOM):
+        return 1
     if isinstance(error, AnalysisError | DatabaseError | SchedulerError | WorkerError):
         return 2
     if isinstance(error, psycopg.errors.InsufficientPrivilege | psycopg.errors.ReadOnlySqlTransaction):
@@ -172,6 +188,11 @@ def _message(error: Exception) -> str:
     if isinstance(error, psycopg.OperationalError):
         said = str(error).strip().splitlines()[0]
         return f"The database went away ({said}). The same command goes on when it is back."
+    if isinstance(error, psycopg.DataError):
+        said = str(error).strip().splitlines()[0]
+        return f"The database holds or was asked for a value that cannot be read ({said})."
+    if isinstance(error, OSError):
+        return f"{error.filename or 'The output'}: cannot be written ({error.strerror})."
     return str(error)
 
 
