@@ -406,6 +406,15 @@ async def test_a_program_that_hangs_is_ended_with_all_that_it_started(scratch: P
     assert await reading == b""
 
 
+async def test_a_program_that_kills_its_guardian_is_ended_with_its_group(scratch: Path) -> None:
+    os.mkfifo(scratch / "alive")
+    code = "import os, subprocess, time; f = open('../alive', 'w'); "
+    code += "subprocess.Popen(['sleep', '1000'], stdout=f); os.kill(os.getppid(), 9); time.sleep(1000)"
+    reading = asyncio.create_task(asyncio.to_thread((scratch / "alive").read_bytes))
+    await run(scratch, code, wall_time_s=3)
+    assert await reading == b""  # both had it open, and are gone
+
+
 async def test_a_program_that_prints_without_end_is_ended(scratch: Path) -> None:
     found = await run(scratch, "while True: print('x' * 100_000)")
     assert (found.ended, found.code, len(found.printed)) == ("output", None, MOST_OUTPUT_BYTES)

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import os
+import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -44,12 +46,19 @@ async def run_program(
 ) -> Run:
     """Run it in `scratch/work` with this environment alone, until it ends or its time, or `stopped`, does."""
     began = time.monotonic()
-    guardian = await asyncio.create_subprocess_exec(
-        sys.executable, "-I", "-B", _GUARDIAN, str(scratch), *command,
-        env=dict(variables),
-        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        start_new_session=True,  # an interrupt from the keyboard is for the worker, which ends it
-    )  # fmt: skip
+    group, pipe = os.pipe()
+    try:
+        guardian = await asyncio.create_subprocess_exec(
+            sys.executable, "-I", "-B", _GUARDIAN, str(scratch), str(pipe), *command,
+            env=dict(variables), pass_fds=(pipe,),
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,  # an interrupt from the keyboard is for the worker, which ends it
+        )  # fmt: skip
+    except BaseException:
+        os.close(group)
+        raise
+    finally:
+        os.close(pipe)
     output = _Output()
     reading = asyncio.create_task(output.read(guardian))
     ends: dict[Ended, asyncio.Future[Any]] = {
@@ -62,7 +71,10 @@ async def run_program(
         ended: Ended = next((why for why, end in ends.items() if end.done()), "time")
     except asyncio.CancelledError:
         ended = "worker"  # its patience is over; what was started has to be told of all the same
-    await _end(guardian, reading)
+    try:
+        await _end(guardian, reading, _Group(group))
+    finally:
+        os.close(group)
     ends["output"].cancel()
     return Run(
         ended=ended,
@@ -98,10 +110,30 @@ class _Output:
             del self.last_words[:-TAIL_BYTES]
 
 
-async def _end(guardian: asyncio.subprocess.Process, reading: "asyncio.Task[None]") -> None:
+class _Group:
+    """The program's process group, which its guardian tells on a pipe."""
+
+    def __init__(self, pipe: int) -> None:
+        os.set_blocking(pipe, False)
+        self._pipe = pipe
+        self._told = b""
+
+    def end_unguarded(self, guardian: asyncio.subprocess.Process) -> None:
+        """A guardian that ends by itself has ended the group, and the number may be another's by now."""
+        if guardian.returncode is None or guardian.returncode >= 0:
+            return
+        with contextlib.suppress(BlockingIOError):
+            self._told += os.read(self._pipe, 32)
+        if self._told:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(int(self._told), signal.SIGKILL)
+
+
+async def _end(guardian: asyncio.subprocess.Process, reading: "asyncio.Task[None]", group: _Group) -> None:
     """Let go of the pipe, at which the guardian ends the program; a guardian that does not end is killed."""
     assert guardian.stdin is not None
     guardian.stdin.close()
+    group.end_unguarded(guardian)
     # A process that has left the program's group may hold its output open: nobody waits for that one.
     await asyncio.wait({reading}, timeout=_END_S)
     reading.cancel()
@@ -109,3 +141,4 @@ async def _end(guardian: asyncio.subprocess.Process, reading: "asyncio.Task[None
         with contextlib.suppress(ProcessLookupError):
             guardian.kill()
     await guardian.wait()
+    group.end_unguarded(guardian)
