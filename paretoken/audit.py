@@ -51,6 +51,9 @@ def audit(
     from paretoken.reconciliation import reconcile
     from paretoken.services import readable_database
 
+    if not bill and (columns or models):
+        option = "--columns" if columns else "--models"
+        raise InputError(f"{option}: is about a bill, and none is given. Name one with --bill FILE.")
     charges = _charges(bill or [], columns, models, timezone)
     with readable_database() as database_url, database.connect(database_url) as connection:
         found = audit_run(connection, run_id)

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, tzinfo
@@ -13,6 +12,8 @@ from paretoken.errors import InputError
 
 COLUMNS = ("date", "model", "requests", "input_tokens", "output_tokens", "cost_usd")
 OPTIONAL = "cost_usd"
+_OTHER_MARKS = (";", "\t", "|")
+_MOST_USD = 10**12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,13 +63,27 @@ def read_bill(
     try:
         header = [cell.strip() for cell in next(lines, [])]
         places = _places(path, header, columns)
-        return [
-            _charge(_Line(path, lines.line_num, cells, places), models, timezone)
-            for cells in lines
-            if any(cell.strip() for cell in cells)
-        ]
+        found = []
+        for cells in lines:
+            if any(cell.strip() for cell in cells):
+                _require_width(path, lines.line_num, cells, header)
+                found.append(_charge(_Line(path, lines.line_num, cells, places), models, timezone))
+        return found
     except csv.Error as error:
         raise InputError(f"{path}:{lines.line_num}: no CSV ({error}). Export the bill again.") from None
+
+
+def _require_width(path: Path, number: int, cells: Sequence[str], header: Sequence[str]) -> None:
+    """A line of another width would be read shifted. Empty cells at the end count nowhere but in what is missing."""
+    columns = _filled(header)
+    if _filled(cells) > columns or len(cells) < columns:
+        raise InputError(
+            f"{path}:{number}: {len(cells)} cells under {columns} columns. Quote numbers that hold a comma."
+        )
+
+
+def _filled(cells: Sequence[str]) -> int:
+    return max((place for place, cell in enumerate(cells, start=1) if cell.strip()), default=0)
 
 
 def _text(path: Path) -> str:
@@ -84,6 +99,7 @@ def _places(path: Path, header: Sequence[str], columns: Mapping[str, str]) -> di
     strange = [name for name in columns if name not in COLUMNS]
     if strange:
         raise InputError(f"--columns: {strange[0]!r} is none of {', '.join(COLUMNS)}.")
+    _require_commas(path, header)
     places = {}
     for name in COLUMNS:
         theirs = columns.get(name, name)
@@ -97,6 +113,18 @@ def _places(path: Path, header: Sequence[str], columns: Mapping[str, str]) -> di
                 f"Say which one it is: --columns {name}=NAME"
             )
     return places
+
+
+def _require_commas(path: Path, header: Sequence[str]) -> None:
+    """Other faults of a first line than a column's name, which `--columns` would not mend."""
+    if not any(header):
+        raise InputError(f"{path}:1: is blank. The names of the columns stand there: take blank lines out.")
+    first = header[0].lower()
+    if first.startswith("sep="):
+        raise InputError(f"{path}:1: is a line for a spreadsheet. Take it out, and separate cells by ','.")
+    other = [mark for mark in _OTHER_MARKS if len(header) == 1 and mark in first]
+    if other:
+        raise InputError(f"{path}:1: separated by {other[0]!r}. Export the bill with ',' between cells.")
 
 
 @dataclass(frozen=True)
@@ -125,8 +153,14 @@ class _Line:
             found = Decimal(text.removeprefix("$"))
         except InvalidOperation:
             raise self.wrong(name, f"is {text[:60]!r}, no number such as 1234 or 0.5") from None
-        if not found.is_finite() or found < 0 or not math.isfinite(float(found)):
+        if not found.is_finite() or found < 0:
             raise self.wrong(name, f"is {text[:60]!r}, not a number from 0 on")
+        return found
+
+    def cost(self) -> Decimal:
+        found = self.number_of(OPTIONAL)
+        if found > _MOST_USD:
+            raise self.wrong(OPTIONAL, f"is {self.text(OPTIONAL)[:60]!r}, more than {_MOST_USD:,} USD")
         return found
 
     def count(self, name: str) -> int:
@@ -141,11 +175,14 @@ class _Line:
             found = datetime.fromisoformat(text)
         except ValueError:
             raise self.wrong("date", f"is {text[:60]!r}, no day such as 2026-01-31") from None
-        return found.date() if found.tzinfo is None else found.astimezone(timezone).date()
+        try:
+            return found.date() if found.tzinfo is None else found.astimezone(timezone).date()
+        except OverflowError:
+            raise self.wrong("date", f"is {text[:60]!r}, no day from the year 1 to 9999") from None
 
 
 def _charge(line: _Line, models: Mapping[str, str], timezone: tzinfo) -> Charge:
-    cost = line.number_of(OPTIONAL) if line.cell(OPTIONAL) else None
+    cost = line.cost() if line.cell(OPTIONAL) else None
     model = line.text("model")
     return Charge(
         day=line.day(timezone),
