@@ -103,7 +103,7 @@ def archive(
     from paretoken.ledger import write_ledger
     from paretoken.services import readable_database
 
-    if out.exists():
+    if out.exists() or out.is_symlink():
         raise InputError(f"{out}: is there already. Name a file that is not.")
     with readable_database() as database_url, database.connect(database_url) as connection:
         write_ledger(connection, run_id, out)

@@ -3,7 +3,8 @@
 import gzip
 import os
 import sys
-from contextlib import nullcontext, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO, cast
@@ -65,24 +66,34 @@ def write_ledger(connection: "Connection", run_id: str, path: Path, format_: For
 
     When it returns, the file outlives a loss of power: its run may be deleted.
     """
+    from analysis.destination import destination
     from db.ledger_files import ledger_file
 
     target = ledger_file(path, format_)
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with unfinished.open("wb") as file, _packed(file) if target.packed else nullcontext(file) as out:
-            rows = _write(connection, run_id, out, Format(target.format))
-        _to_disk(unfinished)
-        unfinished.replace(path)
-        _to_disk(path.parent)
+        place = destination(path)
+        with _unfinished(place) as unfinished:
+            with unfinished.open("wb") as file, _packed(file) if target.packed else nullcontext(file) as out:
+                rows = _write(connection, run_id, out, Format(target.format))
+            _to_disk(unfinished)
+            unfinished.replace(place)
+            _to_disk(place.parent)
     except OSError as error:
         raise InputError(
             f"{path}: cannot be written ({error.strerror}). Choose another file with --out."
         ) from None
+    return rows
+
+
+@contextmanager
+def _unfinished(path: Path) -> Iterator[Path]:
+    """A name beside the file for what is not whole yet; afterwards nothing has it."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        yield unfinished
     finally:
         with suppress(OSError):
             unfinished.unlink()
-    return rows
 
 
 def _to_disk(path: Path) -> None:

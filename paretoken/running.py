@@ -216,9 +216,16 @@ def _await_last_calls(connection: "Connection", planned: "Plan", *, most_s: floa
 
 
 def _copy(source: Path, target: Path) -> None:
-    unfinished = target.with_name(f".{target.name}.{os.getpid()}")
-    shutil.copyfile(source, unfinished)
-    unfinished.replace(target)
+    from analysis.destination import destination
+    from paretoken.errors import InputError
+
+    try:
+        place = destination(target)
+        unfinished = place.with_name(f".{place.name}.{os.getpid()}")
+        shutil.copyfile(source, unfinished)
+        unfinished.replace(place)
+    except OSError as error:
+        raise InputError(f"{target}: cannot be written ({error.strerror}).") from None
 
 
 def _until_done(

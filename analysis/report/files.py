@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 
+from analysis.destination import destination
 from analysis.safetext import csv_text
 
 
@@ -25,7 +26,8 @@ def write_bytes(path: Path, content: bytes) -> Path:
 
 def _write(path: Path, chunks: Iterable[bytes]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    target = destination(path)
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:
             file.writelines(chunks)
@@ -33,7 +35,7 @@ def _write(path: Path, chunks: Iterable[bytes]) -> Path:
         umask = os.umask(0)
         os.umask(umask)
         Path(temporary).chmod(0o666 & ~umask)
-        Path(temporary).replace(path)
+        Path(temporary).replace(target)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise

@@ -4,12 +4,14 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
+from analysis.destination import destination
 from paretoken.clients import cc_switch, claude_code, codex, shell
 from paretoken.doctor.address import check_base_url, with_v1, without_v1
 from paretoken.doctor.target import Target
@@ -125,30 +127,45 @@ def links(gateway: Gateway, *, secret: str) -> list[str]:
 
 
 def write_files(made: Mapping[str, str], *, folder: Path, force: bool) -> Sequence[Path]:
-    """Write them all, or none where one would replace a file with other content.
+    """Write them all, or none where one would replace a file with other content, or cannot be written.
 
-    `force` replaces it and keeps the old one beside it, as `NAME.bak`, or `.bak1` … where that is taken.
+    `force` replaces it and keeps the old one beside it, as `NAME.bak`, or `.bak1` … where that is taken. A link stays
+    one: the file that it leads to is replaced. Files keep their mode.
 
     Raises:
         InputError: a file is there already, or cannot be written.
     """
-    paths = {folder / name: content for name, content in made.items()}
+    paths = {folder / name: content.encode() for name, content in made.items()}
     try:
-        in_the_way = [
-            path for path, content in paths.items() if path.exists() and path.read_text() != content
-        ]
+        in_the_way = [path for path, content in paths.items() if _differs(path, content)]
         if in_the_way and not force:
             named = ", ".join(map(str, in_the_way))
             raise InputError(
                 f"{named}: there already. Give another --out, or --force to replace what is there."
             )
-        for path in in_the_way:
-            shutil.copy2(path, _kept(path))
-        for path, content in paths.items():
-            _write(path, content)
-    except (OSError, UnicodeDecodeError) as error:
+        _replace(paths, in_the_way)
+    except (OSError, RuntimeError) as error:  # RuntimeError: links that lead in a circle
         raise InputError(f"{folder}: cannot be written ({error}). Name another folder with --out.") from None
     return list(paths)
+
+
+def _differs(path: Path, content: bytes) -> bool:
+    return path.exists() and path.read_bytes() != content
+
+
+def _replace(paths: Mapping[Path, bytes], in_the_way: Sequence[Path]) -> None:
+    """What may fail comes first: folders, new files under temporary names, copies of the old ones."""
+    with ExitStack() as undone:
+        written = {
+            path.resolve(): _written(path.resolve(), content, undone) for path, content in paths.items()
+        }
+        for path in in_the_way:
+            kept = _kept(path)
+            undone.callback(kept.unlink, missing_ok=True)
+            shutil.copy2(path, kept)
+        for path, temporary in written.items():
+            temporary.replace(path)
+        undone.pop_all()
 
 
 def _kept(path: Path) -> Path:
@@ -157,13 +174,21 @@ def _kept(path: Path) -> Path:
     return next(name for name in names if not os.path.lexists(name))
 
 
-def _write(path: Path, content: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+def _written(path: Path, content: bytes, undone: ExitStack) -> Path:
+    """The content under a temporary name beside the file, with the file's mode where there is one."""
+    for parent in [*reversed(path.parents)]:
+        if not parent.exists():
+            parent.mkdir()
+            undone.callback(_remove_empty, parent)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(content)
-        Path(name).replace(path)
-    except OSError:
-        Path(name).unlink(missing_ok=True)
-        raise
+    undone.callback(Path(name).unlink, missing_ok=True)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+    if path.exists():
+        shutil.copymode(path, name)
+    return Path(name)
+
+
+def _remove_empty(folder: Path) -> None:
+    with suppress(OSError):
+        folder.rmdir()

@@ -4,6 +4,7 @@ import csv
 import gzip
 import itertools
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from db.ledger_files import ledger_file
 from db.ledger_import import Imported, import_ledger
 from db.ledger_row import COLUMNS, FIELDS
 from db.runs import find_run
+from paretoken.errors import InputError
 from paretoken.ledger import write_ledger
 from tests.ledgers import row, unanswered, write_lines
 
@@ -204,6 +206,21 @@ def test_a_run_without_calls_is_an_empty_file_with_its_columns(
     read = {"jsonl": lambda p: p.read_text().splitlines(), "csv": lambda p: pl.read_csv(p).columns,
             "parquet": lambda p: pl.read_parquet(p).columns}[format_]  # fmt: skip
     assert read(path) == columns
+
+
+def test_a_ledger_takes_the_place_of_files_alone(connection: Connection, tmp_path: Path) -> None:
+    """Not of a device node, here a pipe; a link stays, and what it leads to is written."""
+    imported(connection, write_lines(tmp_path / "given.jsonl", [row()]))
+    os.mkfifo(tmp_path / "device.jsonl")
+    with pytest.raises(InputError, match=r"device\.jsonl: cannot be written \(.* no regular file\)"):
+        write_ledger(connection, "theirs", tmp_path / "device.jsonl")
+    assert (tmp_path / "device.jsonl").is_fifo()
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link.jsonl").symlink_to(Path("there") / "l.jsonl")
+    assert write_ledger(connection, "theirs", tmp_path / "link.jsonl") == 1
+    assert (tmp_path / "link.jsonl").is_symlink()
+    assert (tmp_path / "there" / "l.jsonl").read_bytes().count(b"\n") == 1
+    assert [path.name for path in (tmp_path / "there").iterdir()] == ["l.jsonl"]
 
 
 def test_lines_of_other_programs_are_read(connection: Connection, tmp_path: Path) -> None:
