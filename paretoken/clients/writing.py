@@ -150,21 +150,21 @@ def write_files(made: Mapping[str, str], *, folder: Path, force: bool) -> Sequen
 
 
 def _differs(path: Path, content: bytes) -> bool:
-    return path.exists() and path.read_bytes() != content
+    place = destination(path)  # nothing is read of a pipe
+    return place.exists() and place.read_bytes() != content
 
 
 def _replace(paths: Mapping[Path, bytes], in_the_way: Sequence[Path]) -> None:
     """What may fail comes first: folders, new files under temporary names, copies of the old ones."""
     with ExitStack() as undone:
-        written = {
-            path.resolve(): _written(path.resolve(), content, undone) for path, content in paths.items()
-        }
+        places = [(destination(path), content) for path, content in paths.items()]
+        written = [(place, _written(place, content, undone)) for place, content in places]
         for path in in_the_way:
             kept = _kept(path)
             undone.callback(kept.unlink, missing_ok=True)
             shutil.copy2(path, kept)
-        for path, temporary in written.items():
-            temporary.replace(path)
+        for place, temporary in written:
+            temporary.replace(place)
         undone.pop_all()
 
 

@@ -9,6 +9,9 @@ from paretoken.findings import Finding, failure, ok, shown_url, warning
 WHAT = "base URL"
 
 _TAIL = re.compile(r"/(chat/completions|completions|responses|v1/messages|messages|models)/*$")
+# A name, also one of another script; or an IPv6 address, whose brackets are gone.
+_HOST = re.compile(r"[\w.-]+|[0-9a-f:.]+(%[\w.-]+)?", re.IGNORECASE)
+_NOT_IN_A_URL = re.compile(r"[\x00-\x1f\x7f]")
 _DOUBLE = re.compile(r"(/v1){2,}/*$")
 
 
@@ -43,8 +46,8 @@ def _split(base_url: str) -> SplitResult | None:
         parts.port  # noqa: B018 - looked at, because only that checks it
     except ValueError:
         return None
-    fits = parts.scheme in ("http", "https") and parts.hostname and not re.search(r"\s", parts.netloc)
-    return parts if fits else None
+    fits = parts.scheme in ("http", "https") and _HOST.fullmatch(parts.hostname or "")
+    return parts if fits and not _NOT_IN_A_URL.search(base_url.strip()) else None
 
 
 def _mend(base_url: str, parts: SplitResult) -> tuple[list[str], str]:

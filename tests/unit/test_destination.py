@@ -8,7 +8,7 @@ import pytest
 
 from analysis.destination import destination
 from analysis.report.files import write_bytes
-from paretoken.clients.writing import _write
+from paretoken.clients.writing import write_files
 from paretoken.errors import InputError
 from paretoken.running import _copy
 
@@ -19,10 +19,11 @@ def test_a_link_stays_and_what_it_leads_to_is_replaced(tmp_path: Path) -> None:
     for number, content in enumerate((b"first", b"second")):
         write_bytes(tmp_path / "link", content)
         assert (tmp_path / "there" / "file").read_bytes() == content, number
-    _write(tmp_path / "link", "third")
+    write_files({"link": "third"}, folder=tmp_path, force=True)
     assert (tmp_path / "there" / "file").read_text() == "third"
     assert (tmp_path / "link").is_symlink()
     assert [path.name for path in (tmp_path / "there").iterdir()] == ["file"]
+    assert (tmp_path / "link.bak").read_text() == "second"
 
 
 @pytest.mark.parametrize("kind", ["pipe", "folder", "socket", "link to a pipe"])

@@ -12,6 +12,7 @@ import pytest
 
 from paretoken.cli import main
 from paretoken.clients.writing import write_files
+from paretoken.errors import InputError
 from tests.experiments import GATEWAY, write_experiment
 
 KEY = "sk-marked-8e01c7d2f4"
@@ -174,12 +175,41 @@ def test_what_was_kept_is_never_overwritten(tmp_path: Path) -> None:
     }
 
 
+def test_all_or_nothing_also_where_a_folder_cannot_be_made(told: Told, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "cc-switch").write_text("a file")
+    (out / "gateway.sh").write_text("mine")
+    write = ("clients", "write", experiment(tmp_path), "--out", out, "--force")
+    assert f"{out}: cannot be written" in told(*write, code=2)
+    assert {path.name: path.read_text() for path in out.iterdir()} == {
+        "cc-switch": "a file",
+        "gateway.sh": "mine",
+    }
+
+
+def test_a_link_and_a_mode_stay_and_old_bytes_are_kept(tmp_path: Path) -> None:
+    real, link = tmp_path / "real.json", tmp_path / "settings.json"
+    real.write_bytes(b"\xff")
+    real.chmod(0o640)
+    link.symlink_to(real.name)
+    with pytest.raises(InputError, match=r"settings\.json: there already"):
+        write_files({link.name: "new"}, folder=tmp_path, force=False)
+    write_files({link.name: "new"}, folder=tmp_path, force=True)
+    assert (link.is_symlink(), real.read_text(), real.stat().st_mode & 0o777) == (True, "new", 0o640)
+    assert {path.name for path in tmp_path.iterdir()} == {"real.json", "settings.json", "settings.json.bak"}
+    assert (tmp_path / "settings.json.bak").read_bytes() == b"\xff"
+
+
 @pytest.mark.parametrize(
     ("base_url", "options", "says"),
     [
         ("https://gw.example/api?utm_source=x", (), "goes on after '?'"),
         ("https://gw.example/api", ("--claude-base-url", "gw.example"), "is no address"),
         ("https://gw.example/api", ("--codex-version", "newest"), "is no version"),
+        ("https://gw.example/api", ("--codex-base-url", 'http://x"y'), "is no address"),
+        ("https://gw.example/api", ("--codex-base-url", "http://x$(y)/v1"), "is no address"),
+        ("https://gw.example/api", ("--codex-base-url", "http://x/\n'y"), "is no address"),
         (
             "https://gw.example/api",
             ("--codex-base-url", "https://gw.example/v1/responses"),
