@@ -28,7 +28,10 @@ _STOP_S = 660.0
 _Lease = Annotated[
     float,
     typer.Option(
-        "--lease-s", min=1, help="Seconds after its last sign of life when a worker counts as gone."
+        "--lease-s",
+        min=1,
+        max=3600,
+        help="Seconds after its last sign of life when a worker counts as gone.",
     ),
 ]
 _MetricsPort = Annotated[

@@ -39,10 +39,17 @@ class EngineThread:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="engine", daemon=True)
         self._engine: Engine | None = None
+        self.failure: BaseException | None = None
+        """Why it could not start."""
 
     def start(self) -> None:
         self._thread.start()
-        self._engine = self._do(self._open())
+        opening = asyncio.run_coroutine_threadsafe(self._open(), self._loop)
+        self.failure = opening.exception()
+        if self.failure is not None:
+            # Any other exception Celery logs with its traceback, and it ends as if all were well either way.
+            raise SystemExit(1)
+        self._engine = opening.result()
         log.info(
             "Worker %s is ready: %d calls in flight at the most.",
             self._engine.worker,
@@ -67,10 +74,14 @@ class EngineThread:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
 
-def worker_app(settings: EngineSettings, metrics: "WorkerMetrics | None" = None) -> Celery:
+def worker_app(
+    settings: EngineSettings, metrics: "WorkerMetrics | None" = None
+) -> tuple[Celery, EngineThread]:
     """The Celery app of a worker process, with its task and the step that starts and drains the engine."""
     app = make_app(settings.broker_url)
     app.conf.worker_pool = ShardPool
+    # Why it could not start is said on standard error itself, in one line.
+    app.conf.worker_redirect_stdouts = False
     engine = EngineThread(settings, metrics)
 
     def shard(pairs: Shard) -> None:
@@ -92,14 +103,15 @@ def worker_app(settings: EngineSettings, metrics: "WorkerMetrics | None" = None)
         terminate = stop
 
     app.steps["worker"].add(EngineStep)
-    return app
+    return app, engine
 
 
 def run_worker(settings: EngineSettings, metrics: "WorkerMetrics | None" = None) -> None:
-    """Work until SIGTERM or SIGINT; a second one ends at once."""
+    """Work until SIGTERM or SIGINT; a second one ends at once. Raises what kept the engine from starting."""
     # The warning is about pickled messages; only JSON is accepted here.
     warnings.filterwarnings("ignore", category=SecurityWarning)
-    worker_app(settings, metrics).worker_main(
+    app, engine = worker_app(settings, metrics)
+    app.worker_main(
         [
             "--quiet",
             "worker",
@@ -110,3 +122,5 @@ def run_worker(settings: EngineSettings, metrics: "WorkerMetrics | None" = None)
             "--loglevel=WARNING",
         ]
     )
+    if engine.failure is not None:
+        raise engine.failure

@@ -44,8 +44,10 @@ def simulate(
     record: Annotated[
         Path | None, typer.Option(help="JSON Lines file to which every request and its usage is appended.")
     ] = None,
-    latency_ms: Annotated[float, typer.Option(help="Median time to an answer.", min=0)] = 0.0,
-    latency_sigma: Annotated[float, typer.Option(help="Sigma of the log-normal latency.", min=0)] = 0.0,
+    latency_ms: Annotated[float, typer.Option(help="Median time to an answer.", min=0, max=3_600_000)] = 0.0,
+    latency_sigma: Annotated[
+        float, typer.Option(help="Sigma of the log-normal latency.", min=0, max=10)
+    ] = 0.0,
     rpm: Annotated[
         int | None, typer.Option(help="Requests in any 60 seconds, per key and model.", min=0)
     ] = None,

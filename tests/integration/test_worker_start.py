@@ -1,0 +1,22 @@
+"""A worker that cannot start says why once, and does not end as if it had worked."""
+
+import subprocess
+import sys
+
+# What no lease can be: the database refuses it after everything else has started.
+START = """
+import sys
+from workers.engine import EngineSettings
+from workers.process import run_worker
+
+run_worker(EngineSettings(database_url=sys.argv[1], broker_url=sys.argv[2], concurrency=1, lease_s=float("inf")))
+"""
+
+
+def test_a_worker_whose_engine_cannot_start(database_url: str, broker_url: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", START, database_url, broker_url], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.splitlines()[-1].endswith(": interval out of range"), done.stderr
+    assert "Unrecoverable" not in done.stderr
