@@ -271,7 +271,8 @@ class Engine:
     async def _consequences(self, job: Claimed, run: RunContext, outcome: Outcome) -> None:
         """What an outcome means for the whole run or lane."""
         if outcome.disposition is Disposition.PAUSE_RUN:
-            reason = f"{outcome.message or outcome.error} Then: paretoken resume {run.run_id}"
+            said = (outcome.message or outcome.error or "").rstrip(". ")
+            reason = f"{said}. Then: paretoken resume {run.run_id}"
             log.error("Run %s is paused: %s", run.run_id, reason)
             await patiently(lambda: self._say(work.pause_run, run=job.run, reason=reason))
         elif proves_lane(outcome) and not job.proven:

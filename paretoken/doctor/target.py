@@ -1,7 +1,7 @@
 """Which gateway, key and models the checks are about."""
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,9 @@ from paretoken.errors import InputError
 from paretoken.findings import Finding, failure, ok, warning
 from scheduler.errors import ExperimentInvalid
 from scheduler.experiment import BASE_URL, LoadedExperiment, load
+from workers.commands import CLIENTS
+from workers.commands.programs import what_is_missing
+from workers.strategies.command import Command
 
 KEY = "TAOTOKEN_API_KEY"
 
@@ -43,12 +46,23 @@ def read_target(
         findings = [
             ok("experiment", f"{experiment}: {len(loaded.tasks)} tasks, {len(loaded.strategies)} strategies"),
             *(warning("experiment", said, "Consider it before the run.") for said in loaded.warnings),
+            *_programs(loaded),
         ]
     except ExperimentInvalid as error:
         findings = [
             failure("experiment", str(error), "Correct it first: docs/experiment.md says what it may hold.")
         ]
     return _target(table, loaded, model=model, environment=environment), findings
+
+
+def _programs(loaded: LoadedExperiment) -> Iterator[Finding]:
+    """Those of strategies that start one; this machine may be none of the workers', so it is a warning."""
+    for planned in loaded.strategies:
+        strategy = planned.strategy
+        if isinstance(strategy, Command):
+            program = (strategy.command or CLIENTS[strategy.client].program)[0]
+            if missing := what_is_missing(program, where="this machine"):
+                yield warning("experiment", f"strategy {planned.name!r}: {missing[0]}", missing[1])
 
 
 def _target(

@@ -150,7 +150,7 @@ def _misses(connection: Connection, folder: Path, key: str, crew: Crew) -> None:
     assert seen.state == "paused"
     assert seen.reason is not None
     assert seen.reason.startswith("no-such-agent is not installed on ")
-    assert seen.reason.endswith("Then: paretoken resume missing")
+    assert seen.reason.endswith("in the strategy's command. Then: paretoken resume missing")
     [row] = rows_of(connection, run)
     assert (row["status"], row["error"], row["total_tokens"]) == ("error", "program_missing", None)
     check_store(connection, run.run)

@@ -21,6 +21,7 @@ from workers.commands.base import Address
 from workers.commands.folder import lay_out, written
 from workers.commands.outcome import Ran, Reader
 from workers.commands.process import MOST_OUTPUT_BYTES, Run, run_program
+from workers.commands.programs import program_at, what_is_missing
 from workers.gateway import Disposition
 from workers.settling import Retries, may_be_paid, settle
 from workers.strategies import Answer, Ended, Reply, StrategyInvalid, TaskView, strategy
@@ -265,6 +266,30 @@ def test_a_refusal_after_some_work_may_have_been_paid(found: Ran, status: str, f
     assert state(before=1) == ("pending", failures)
     # Two tries are used up and this is the third; what was not paid waits on.
     assert state(before=2) == (("failed", 1) if failures else ("pending", 0))
+
+
+@pytest.mark.parametrize("number", ["1e400", "-1e400", "NaN", "Infinity"])
+def test_a_number_that_is_none_is_unknown_and_the_answer_stays(number: str) -> None:
+    tokens = json.dumps(TOKENS)[:-1]
+    said = f'{{"answer": "42", "total_cost_usd": {number}, "usage": {tokens}, "more": [{number}]}}}}'
+    found = ran("generic", said)
+    assert (found.status, found.content, found.usage.total_tokens) == ("ok", "42", 960)
+    assert json.dumps(found.raw_usage, allow_nan=False).count("null") >= 1
+    lost = ran("generic", f'{{"answer": "42", "usage": {{"input_tokens": {number}, "output_tokens": 5}}}}')
+    assert (lost.status, lost.content, lost.usage.input_tokens) == ("ok", "42", None)
+
+
+def test_a_program_that_cannot_be_run_says_why(tmp_path: Path) -> None:
+    program = tmp_path / "agent"
+    assert what_is_missing(str(program), where="h") == (
+        f"{program} is not installed on h, or not on its PATH",
+        "Install it on every worker, or name its path in the strategy's command.",
+    )
+    program.touch(mode=0o644)
+    said = (f"{program} is there on h, but cannot be executed", f"Allow it: chmod +x {program}")
+    assert what_is_missing(str(program), where="h") == said
+    program.chmod(0o755)
+    assert (what_is_missing(str(program), where="h"), program_at(str(program))) == (None, program)
 
 
 def test_an_empty_answer_of_unknown_usage_may_have_been_paid() -> None:

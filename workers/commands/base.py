@@ -1,6 +1,7 @@
 """What a client is: how an agent's program is started, and how its report is read."""
 
 import json
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -110,9 +111,15 @@ def known(usage: Usage) -> Usage:
     return usage if usage.input_tokens or usage.output_tokens else UNKNOWN_USAGE
 
 
+def _finite(text: str) -> float | None:
+    """Unknown where it is too large for a float: no database stores that as JSON."""
+    value = float(text)
+    return value if math.isfinite(value) else None
+
+
 def _object(text: str) -> Mapping[str, Any] | None:
     try:
-        value = json.loads(text, parse_constant=lambda _: None)
+        value = json.loads(text, parse_constant=lambda _: None, parse_float=_finite)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None

@@ -67,13 +67,6 @@ class Reader:
         self._key = key
         self._explainer = Explainer(key)
 
-    def missing(self, where: str) -> Ran:
-        """There is no such program on the worker's PATH."""
-        detail = f"{self._program} is not installed on {where}, or not on its PATH"
-        return self.not_started(
-            f"{detail}. Install it on every worker, or name its path in the strategy's command."
-        )
-
     def read(self, run: Run, *, wall_time_s: float) -> Ran:
         """The outcome, without the files."""
         printed = run.printed.decode("utf-8", "replace").replace(self._key, "[key]")

@@ -17,6 +17,7 @@ from workers.commands.base import Address
 from workers.commands.folder import lay_out, written
 from workers.commands.outcome import Ran, Reader
 from workers.commands.process import run_program
+from workers.commands.programs import program_at, what_is_missing
 from workers.context import RunContext
 from workers.gateway import Request
 from workers.strategies.command import Command
@@ -47,9 +48,10 @@ async def run_command(
     command = strategy.command or client.program
     secret = _secret(run)
     reader = Reader(client, program=command[0], model=request.model, key=secret)
-    program = _found(command[0])
+    program = program_at(command[0])
     if program is None:
-        return reader.missing(socket.gethostname())
+        missing = what_is_missing(command[0], where=socket.gethostname())
+        return reader.not_started(". ".join(missing or [command[0]]))
     own_settings = client.settings_file in strategy.home
     address = Address(
         base_url=None if own_settings else strategy.base_url or client.base_url(run.base_url),
@@ -86,12 +88,6 @@ def _secret(run: RunContext) -> str:
     """What may not stand in any text. A short word that some local gateways take for a key is none."""
     secret = run.key.secret
     return secret if run.key_env is not None and len(secret) >= _SHORTEST_SECRET else _NOTHING
-
-
-def _found(program: str) -> Path | None:
-    """Where it is, by a path that holds in another folder too."""
-    found = shutil.which(program)
-    return None if found is None else Path(found).absolute()
 
 
 def _laid_out(request: Request, files: Mapping[str, bytes], home: Mapping[str, str]) -> Path:
