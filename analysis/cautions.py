@@ -9,6 +9,7 @@ import polars as pl
 from analysis.ranking import Ranking
 from analysis.scaling import order_depends_on_zero
 from analysis.study import Study
+from analysis.wording import counted
 
 FEW_TASKS = 20
 FEW_DECISIVE_TASKS = 10
@@ -72,10 +73,14 @@ def _ranking_warnings(ranking: Ranking) -> list[str]:
     found = []
     tasks, decisive = ranking.n_tasks, ranking.weighed.n_decisive_tasks
     if tasks < FEW_TASKS:
-        found.append(f"Only {tasks} tasks were compared: conclusions are weak below {FEW_TASKS}.")
+        found.append(
+            f"Only {counted(tasks, 'task')} {'was' if tasks == 1 else 'were'} compared: "
+            f"conclusions are weak below {FEW_TASKS}."
+        )
     if decisive < FEW_DECISIVE_TASKS:
         found.append(
-            f"Only {decisive} of {tasks} tasks tell any two strategies apart; on the others all tie."
+            f"Only {decisive} of {counted(tasks, 'task')} {'tells' if decisive == 1 else 'tell'} any two strategies "
+            "apart; on the others all tie."
         )
     if (ranking.cells.tie_share or 0) > MANY_TIES:
         found.append(
@@ -133,7 +138,7 @@ def _ranking_notes(study: Study) -> list[str]:
     }[weighting.weight]
     zero = "their mean is 1000" if ranking.options.anchor is None else f"{ranking.options.anchor} is at 1000"
     found = [
-        f"Elo from {ranking.n_tasks} tasks; {weight}; {zero}.",
+        f"Elo from {counted(ranking.n_tasks, 'task')}; {weight}; {zero}.",
         f"Ties: {ties}; {_percent(ranking.cells.tie_share)} of the comparisons are ties.",
         f"Intervals: {_percent(ranking.options.level)}, {_method(ranking)}.",
     ]

@@ -22,6 +22,10 @@ def read_table(path: Path) -> pl.DataFrame:
     Raises:
         FrameError: the file is missing, unreadable, or of another kind.
     """
+    if not path.exists():
+        raise FrameError(f"{path}: there is no such file.")
+    if path.is_dir():
+        raise FrameError(f"{path}: is a directory. Name a file in it.")
     kind = path.name.lower().removesuffix(".gz").rpartition(".")[2]
     if kind not in ("csv", "jsonl", "ndjson", "parquet"):
         raise FrameError(
@@ -36,8 +40,6 @@ def read_table(path: Path) -> pl.DataFrame:
         if kind == "csv":
             return _unescaped(pl.read_csv(content, infer_schema_length=None))
         return pl.read_ndjson(content, infer_schema_length=None) if content.strip() else pl.DataFrame()
-    except FileNotFoundError:
-        raise FrameError(f"{path}: there is no such file.") from None
     except (OSError, EOFError, pl.exceptions.PolarsError) as error:
         raise FrameError(f"{path}: cannot be read: {str(error).splitlines()[0][:200]}") from None
 

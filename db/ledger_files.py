@@ -77,6 +77,19 @@ def ledger_file(path: Path, given: str | None = None) -> LedgerFile:
     return LedgerFile(path=path, format=found, packed=packed)
 
 
+def existing_file(path: Path, given: str | None = None) -> LedgerFile:
+    """The same of a file that is to be read.
+
+    Raises:
+        LedgerInvalid: it is not there, or is a folder; or as `ledger_file`.
+    """
+    if not path.exists():
+        raise LedgerInvalid(f"{path}: there is no such file. Name a ledger file.")
+    if path.is_dir():
+        raise LedgerInvalid(f"{path}: is a directory. Name a ledger file in it.")
+    return ledger_file(path, given)
+
+
 def _json_rows(file: LedgerFile) -> Iterator[tuple[int, bytes]]:
     with file.path.open("rb") as raw:
         lines: Iterable[bytes] = gzip.GzipFile(fileobj=raw) if file.packed else raw

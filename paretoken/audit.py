@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import typer
 
+from analysis.wording import counted
 from paretoken.errors import InputError
 from paretoken.reporting import RunId
 
@@ -176,11 +177,11 @@ def _compared(compared: "Reconciliation") -> Iterator[str]:
     if compared.left_out_lines:
         others = f", of models {', '.join(compared.left_out_models)}" if compared.left_out_models else ""
         yield (
-            f"  left out: {compared.left_out_lines:,} lines of days or models that the run did not use, "
-            f"{compared.left_out_requests:,} requests{others}"
+            f"  left out: {counted(compared.left_out_lines, 'line')} of days or models that the run did not use, "
+            f"{counted(compared.left_out_requests, 'request')}{others}"
         )
     if compared.left_out_runs:
-        yield f"  not looked at: {compared.left_out_runs:,} older runs that may stand on this bill too"
+        yield f"  not looked at: {counted(compared.left_out_runs, 'older run')} that may stand on this bill too"
 
 
 def _verdict(line: "Line") -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, cast
 
 import typer
 
+from analysis.wording import counted
 from paretoken.errors import InputError
 from paretoken.reporting import RunId
 
@@ -58,7 +59,7 @@ def export(
             _write(connection, run_id, sys.stdout.buffer, format_ or Format.jsonl)
             return
         rows = write_ledger(connection, run_id, target.path, format_)
-        typer.echo(f"{rows:,} rows: {target.path}", err=True)
+        typer.echo(f"{counted(rows, 'row')}: {target.path}", err=True)
 
 
 def write_ledger(connection: "Connection", run_id: str, path: Path, format_: Format | None = None) -> int:
@@ -132,13 +133,14 @@ def import_(
     Example: paretoken import ledger.jsonl --run-id theirs
     """
     from db import connection as database
-    from db.ledger_files import ledger_file
+    from db.ledger_files import existing_file
     from db.ledger_import import import_ledger
     from paretoken.services import readable_database
 
-    source = ledger_file(file, format_)
+    source = existing_file(file, format_)
     with readable_database() as database_url, database.connect(database_url) as connection:
         made = import_ledger(connection, source, run_id=run_id)
     typer.echo(
-        f"Run {made.run_id}: {made.rows:,} rows, {made.trials:,} trials. Next: paretoken report {made.run_id}"
+        f"Run {made.run_id}: {counted(made.rows, 'row')}, {counted(made.trials, 'trial')}. "
+        f"Next: paretoken report {made.run_id}"
     )

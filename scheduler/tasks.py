@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from analysis.wording import counted
 from db.text import escape_json
 from scheduler.errors import ExperimentInvalid
 from workers.checks import CheckInvalid, check, runs_programs
@@ -93,7 +94,7 @@ def load_tasks(path: Path, *, allow_commands: bool = False) -> tuple[Sequence[Ta
     warnings = []
     if len(tasks) < FEW_TASKS:
         warnings.append(
-            f"Only {len(tasks)} tasks: conclusions will be weak; {FEW_TASKS} or more are advised."
+            f"Only {counted(len(tasks), 'task')}: conclusions will be weak; {FEW_TASKS} or more are advised."
         )
     return tasks, warnings
 

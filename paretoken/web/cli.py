@@ -69,8 +69,10 @@ def _listening(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family)
     except OSError as error:
+        # Python adds the address once more.
+        said = (error.strerror or str(error)).partition(" (while ")[0]
         raise InputError(
-            f"Nothing can listen on {host}, port {port} ({error.strerror}). Choose others with --host and --port."
+            f"Nothing can listen on {host}, port {port} ({said}). Choose others with --host and --port."
         ) from None
 
 

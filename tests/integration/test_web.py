@@ -19,6 +19,7 @@ from db import browse
 from db.browse import AUDITOR, become_auditor, reading_pool
 from db.connection import Connection, Row, connect
 from db.text import to_database
+from paretoken.errors import InputError
 from paretoken.servers import Servers
 from paretoken.web import pages
 from paretoken.web.app import build
@@ -412,6 +413,16 @@ def test_sessions_read_as_the_auditor_and_change_nothing(
         finally:
             connection.execute("RESET SESSION AUTHORIZATION")
             connection.execute("DROP ROLE test_web_guest")
+
+
+def test_a_port_that_is_taken_is_said_once() -> None:
+    with _listening("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(InputError) as refused:
+            _listening("127.0.0.1", port)
+    assert str(refused.value) == (
+        f"Nothing can listen on 127.0.0.1, port {port} (Address already in use). Choose others with --host and --port."
+    )
 
 
 def test_without_a_database_it_says_so(reports: Path) -> None:

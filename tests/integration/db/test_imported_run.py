@@ -171,8 +171,8 @@ def test_import_status_report_and_export_by_command(
         (["export", "theirs", "--out", "l.parquet.gz"], 2, b"Parquet is packed already"),
         (["export", "theirs", "--format", "parquet"], 2, b"Parquet is no text: name a file with --out."),
         (["export", "theirs", "--format", "xml"], 2, b"'xml' is not one of 'jsonl', 'csv', 'parquet'"),
-        (["import", "missing.jsonl"], 2, b"missing.jsonl: cannot be read (No such file or directory)."),
-        (["import", "."], 2, b"names no format"),
+        (["import", "missing.jsonl"], 2, b"missing.jsonl: there is no such file."),
+        (["import", "."], 2, b"is a directory"),
     ],
 )
 def test_a_command_that_cannot_be_done_is_one_line(

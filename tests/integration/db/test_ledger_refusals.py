@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from analysis.errors import FrameError
+from analysis.sources import read_table
 from db.connection import Connection
 from db.errors import LedgerInvalid
-from db.ledger_files import ledger_file
+from db.ledger_files import existing_file, ledger_file
 from db.ledger_import import import_ledger
 from tests.ledgers import row, unanswered, write_lines
 
@@ -167,6 +169,20 @@ def test_an_ending_that_names_no_format_is_refused_unless_one_is_given(tmp_path:
         ledger_file(tmp_path / name)
     if not name.endswith(".gz"):
         assert ledger_file(tmp_path / name, "csv").format == "csv"
+
+
+@pytest.mark.parametrize("name", ["nofile", "nofile.jsonl", "nofile.csv.gz"])
+def test_a_file_that_is_not_there_is_said_to_be_missing(tmp_path: Path, name: str) -> None:
+    """Before its ending is looked at."""
+    with pytest.raises(LedgerInvalid, match=f"/{name}: there is no such file"):
+        existing_file(tmp_path / name)
+    with pytest.raises(FrameError, match=f"/{name}: there is no such file"):
+        read_table(tmp_path / name)
+    (tmp_path / name).mkdir()
+    with pytest.raises(LedgerInvalid, match=f"/{name}: is a directory"):
+        existing_file(tmp_path / name)
+    with pytest.raises(FrameError, match=f"/{name}: is a directory"):
+        read_table(tmp_path / name)
 
 
 def test_a_name_that_is_taken_is_refused_with_advice(connection: Connection, tmp_path: Path) -> None:

@@ -172,7 +172,9 @@ def test_no_character_inside_a_string_ends_a_line(tmp_path: Path, character: str
 def test_few_tasks_are_warned_of(tmp_path: Path, number: int, warned: bool) -> None:
     path = written(tmp_path, *(task(index) for index in range(1, number + 1)))
     _, warnings = load_tasks(path)
-    words = f"Only {number} tasks: conclusions will be weak; 20 or more are advised."
+    words = (
+        f"Only {number} task{'s' if number > 1 else ''}: conclusions will be weak; 20 or more are advised."
+    )
     assert warnings == ([words] if warned else [])
 
 
