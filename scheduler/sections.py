@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from pydantic_core import ErrorDetails
 
 from db.runs import RUN_ID_PATTERN
+from workers.keys import looks_like_key
 
 NAME_PATTERN = r"^[^\x00-\x1f\x7f]{1,100}$"
 VARIABLE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
@@ -60,6 +61,13 @@ class GatewaySection(Section):
     @classmethod
     def _http(cls, url: str | None) -> str | None:
         return url if url is None else checked_url(url)
+
+    @field_validator("api_key_env")
+    @classmethod
+    def _no_key(cls, variable: str) -> str:
+        if looks_like_key(variable):
+            raise ValueError(f"{_RULES[VARIABLE_PATTERN]}; what stands there looks like a key")
+        return variable
 
     @model_validator(mode="after")
     def _one_source(self) -> "GatewaySection":

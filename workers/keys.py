@@ -2,9 +2,15 @@
 
 import hashlib
 import os
+import re
 from dataclasses import dataclass, field
 
 from workers.errors import KeyUnusable
+
+_KEY = re.compile(r"\b((sk|pk|tok)[-_](?=[A-Za-z_-]*\d)[A-Za-z0-9_-]{16,}|AIza[A-Za-z0-9_-]{30,})")
+_UUID = re.compile(r"[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}", re.IGNORECASE)
+_LONG_WORD = re.compile(r"(?=[A-Z]*\d)[A-Z0-9]{16,}")
+_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,39}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +32,10 @@ def read_key(variable: str) -> Key:
         KeyUnusable: it is missing, or has a prefix, blanks or quotes that no gateway takes.
     """
     secret = os.environ.get(variable, "")
+    if not secret and not is_variable(variable):
+        raise KeyUnusable(
+            "No key: api_key_env names no variable that is set. Put the variable's name there, not the key."
+        )
     if not secret:
         raise KeyUnusable(f"No key in {variable}. Set it: export {variable}=…")
     if secret.lower().startswith("bearer "):
@@ -39,3 +49,19 @@ def read_key(variable: str) -> Key:
     # One-way and short: it tells keys apart in the ledger and gives nothing of them away.
     digest = hashlib.blake2b(secret.encode(), digest_size=6, person=b"paretoken").hexdigest()
     return Key(secret=secret, fingerprint=digest)
+
+
+def has_key(text: str) -> bool:
+    """Whether something of the form of some provider's keys stands in it."""
+    return bool(_KEY.search(text))
+
+
+def looks_like_key(text: str) -> bool:
+    """Whether what should be a name may be a key that was pasted in its place."""
+    return has_key(text) or bool(_UUID.search(text) or _LONG_WORD.search(text.upper()))
+
+
+def is_variable(text: str) -> bool:
+    """Whether it looks like the name of an environment variable, so that it may be shown."""
+    fits = _VARIABLE.fullmatch(text.upper()) and text in (text.upper(), text.lower())
+    return bool(fits) and not looks_like_key(text)

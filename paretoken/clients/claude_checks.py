@@ -6,10 +6,11 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from paretoken.clients import claude_code
-from paretoken.clients.reading import ClientFile, inner, literal_keys, looks_like_key, read, shown_name
+from paretoken.clients.reading import ClientFile, inner, literal_keys, read, shown_name
 from paretoken.doctor.address import check_base_url
 from paretoken.doctor.variables import same_gateway
 from paretoken.findings import Finding, failure, ok, shown_key, shown_url, warning
+from workers.keys import looks_like_key
 
 WHAT = "Claude Code"
 _URL = "ANTHROPIC_BASE_URL"

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from paretoken.clients import codex
-from paretoken.clients.reading import ClientFile, inner, is_variable, leaves, literal_keys, read, shown_name
+from paretoken.clients.reading import ClientFile, inner, leaves, literal_keys, read, shown_name
 from paretoken.doctor.address import check_base_url
 from paretoken.doctor.variables import same_gateway
 from paretoken.findings import Finding, failure, ok, shown_url, warning
+from workers.keys import is_variable
 
 WHAT = "Codex"
 _BUILT_IN = frozenset({"openai", "ollama", "lmstudio", "oss", "ollama-chat", "amazon-bedrock"})

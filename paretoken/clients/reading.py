@@ -9,17 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from paretoken.findings import Finding, failure
+from workers.keys import has_key, is_variable
 
 _AT_LINE = re.compile(r"at line (\d+)")
-_KEY = re.compile(r"\b((sk|pk|tok)[-_](?=[A-Za-z_-]*\d)[A-Za-z0-9_-]{16,}|AIza[A-Za-z0-9_-]{30,})")
 _SECRET_NAME = re.compile(r"(api[-_]?key|token|secret|^authorization)$", re.IGNORECASE)
 _HELPER = "apiKeyHelper"
 # A helper is a command that fetches the key; one that prints its own words has it in them.
 _PRINTED = re.compile(r"(?s)\b(echo|printf)\b(?!.*[$`<|])")
 _LONG_WORD = re.compile(r"(?<![\w/])(?=[A-Za-z0-9]*\d)(?=[A-Za-z0-9]*[A-Za-z])[A-Za-z0-9]{24,}(?![\w/])")
-_UUID = re.compile(r"[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}", re.IGNORECASE)
-_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,39}")
-_LONE_WORD = re.compile(r"(?=[A-Z]*\d)[A-Z0-9]{16,}")
 _LOWER_WORDS = re.compile(r"(?!(sk|pk|tok)[-_])[a-z]{1,20}([_-][a-z]{1,20})*")
 _MOST_SHOWN = 40
 _PLACEHOLDER = re.compile(r"\$|<.*>|%\w+%|your[-_ ]|^x+$|placeholder|\*\*\*", re.IGNORECASE)
@@ -83,18 +80,6 @@ def _broken(place: str, problem: str, *, what: str) -> Finding:
     return failure(what, f"{place}: {problem}", "Correct it; the client does not read the file as it is.")
 
 
-def looks_like_key(text: str) -> bool:
-    """Whether it has the form of some provider's keys."""
-    return bool(_KEY.search(text) or _UUID.search(text))
-
-
-def is_variable(text: str) -> bool:
-    """Whether it looks like the name of an environment variable, and not like a key that was pasted there."""
-    upper = text.upper()
-    fits = _VARIABLE.fullmatch(upper) and not _LONE_WORD.search(upper)
-    return bool(fits) and text in (upper, text.lower()) and not looks_like_key(text)
-
-
 def shown_name(name: str, known: Collection[str] = ()) -> str:
     """The name of an entry; of what may be a key in the wrong place, only that it is not shown."""
     words = _LOWER_WORDS.fullmatch(name) and len(name) <= _MOST_SHOWN
@@ -127,7 +112,7 @@ def literal_keys(document: Mapping[str, Any], secrets: frozenset[str]) -> list[s
 
 
 def _is_key(name: str, value: str, secrets: frozenset[str]) -> bool:
-    if any(secret in value for secret in secrets) or _KEY.search(value):
+    if any(secret in value for secret in secrets) or has_key(value):
         return True
     if name == _HELPER:
         return bool(_PRINTED.search(value) or _LONG_WORD.search(value))

@@ -268,7 +268,7 @@ CASES = {
         files={"home/.codex/config.toml": 'model = "x"\nmodel = \n'},
         what="Codex",
         level="warning",
-        says=("config.toml:2: no TOML", "Correct that line"),
+        says=("config.toml:2: no TOML", "Correct it"),
     ),
     "an experiment that cannot run": Case(
         gateway="retries = 2", what="experiment", says=("gateway.retries: unknown key", "Correct it first")
