@@ -120,6 +120,12 @@ def release_lost(connection: Connection) -> list[tuple[int, str]]:
     return [(row["id"], row["state"]) for row in released]
 
 
+def tickets(connection: Connection, jobs: Sequence[int]) -> list[tuple[str, str]]:
+    """(lane name, ticket) of each job, as the limiter knows it."""
+    rows = connection.execute(SQL["tickets"], {"jobs": list(jobs)}).fetchall()
+    return [(row["lane_name"], row["ticket"]) for row in rows]
+
+
 @contextmanager
 def _locked_lost_workers(connection: Connection) -> Iterator[list[str]]:
     with connection.transaction():

@@ -157,7 +157,7 @@ async def commit(
     starts: Sequence[CallStart],
     settlements: Sequence[Settlement],
 ) -> tuple[set[tuple[int, int]], list[int]]:
-    """One transaction for many calls; give the started (job, attempt) pairs and the trials that became due.
+    """One transaction for many calls; give the started (job, dispatch_no) pairs and the trials that became due.
 
     Safe to send again when the answer to COMMIT was lost: every statement is guarded by what it changes.
     """
@@ -188,12 +188,13 @@ async def commit(
                 {
                     "worker": worker,
                     "jobs": [start.job for start in starts],
+                    "dispatch_nos": [start.dispatch_no for start in starts],
                     "attempts": [start.attempt for start in starts],
                 },
             )
     # Read after COMMIT: all went out in one piece, so that whoever falls asleep here holds no locks meanwhile.
     if starts:
-        started = {(row["job"], row["attempt"]) for row in await read.fetchall()}
+        started = {(row["job"], row["dispatch_no"]) for row in await read.fetchall()}
     if settlements:
         due = [row["id"] for row in await marked.fetchall()]
     return started, due

@@ -11,6 +11,7 @@ import redis
 
 from db import dispatch
 from db.connection import Connection
+from scheduler.lanes import free_slots
 from workers import failpoints
 from workers.app import QUEUE
 
@@ -32,9 +33,12 @@ class Rescued:
 class Reaper:
     """Works beside the dispatcher, in the same process and under the same lock."""
 
-    def __init__(self, connection: Connection, broker: redis.Redis, *, lease_s: float) -> None:
+    def __init__(
+        self, connection: Connection, broker: redis.Redis, *, broker_url: str, lease_s: float
+    ) -> None:
         self._connection = connection
         self._broker = broker
+        self._broker_url = broker_url
         self._lease_s = lease_s
         # Between taking a message and claiming its jobs a worker needs a moment.
         self._grace = timedelta(seconds=lease_s / 2)
@@ -69,6 +73,9 @@ class Reaper:
         released = dispatch.release_lost(self._connection)
         if released:
             log.warning("Took back %d jobs of workers that vanished.", len(released))
+            tickets = dispatch.tickets(self._connection, [job for job, _ in released])
+            if not free_slots(self._broker_url, tickets):
+                log.warning("The broker is away: the limiter keeps their slots until it forgets them.")
         return len(released)
 
     def _requeue_lost_messages(self) -> int:

@@ -40,6 +40,7 @@ class Scheduler:
         self._database_url = database_url
         self._metrics = metrics
         self._app = make_app(broker_url)
+        self._broker_url = broker_url
         self._broker = redis.Redis.from_url(broker_url, socket_timeout=10, socket_connect_timeout=3)
         self._lease_s = lease_s
         self._stop = threading.Event()
@@ -75,7 +76,7 @@ class Scheduler:
         self._tell(leads=True)
         dispatcher = Dispatcher(connection, self._app, stop=self._stop)
         # A fresh reaper trusts no lease for a while, which is right after Postgres was away.
-        reaper = Reaper(connection, self._broker, lease_s=self._lease_s)
+        reaper = Reaper(connection, self._broker, broker_url=self._broker_url, lease_s=self._lease_s)
         ticks_per_reap = max(1, round(min(REAP_EVERY_S, self._lease_s / 6) / IDLE_S))
         ticks = 0
         while not self._stop.is_set():

@@ -94,7 +94,9 @@ class Committer:
         for waiting in batch:
             if not waiting.result.done():
                 item = waiting.item
-                waiting.result.set_result(isinstance(item, Settlement) or (item.job, item.attempt) in started)
+                waiting.result.set_result(
+                    isinstance(item, Settlement) or (item.job, item.dispatch_no) in started
+                )
         for trial in due:
             self.due.put_nowait(trial)
         if any(isinstance(w.item, Settlement) and w.item.judging is not None for w in batch):

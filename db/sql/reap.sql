@@ -56,3 +56,10 @@ WITH lost AS MATERIALIZED (
   ORDER BY id LIMIT 10000 FOR UPDATE SKIP LOCKED)
 UPDATE job SET state = 'pending' FROM lost WHERE job.id = lost.id
 RETURNING job.id;
+
+-- name: tickets
+-- Under which these jobs held slots of the limiter, while nobody has dispatched them again.
+SELECT concat_ws(':', lane.endpoint, lane.key_fingerprint, lane.model) AS lane_name,
+       concat_ws(':', job.id, job.dispatch_no) AS ticket
+FROM job JOIN lane ON lane.id = job.lane
+WHERE job.id = ANY(%(jobs)s) ORDER BY job.id;

@@ -103,9 +103,11 @@ UPDATE trial SET state = 'running', started_at = now()
 FROM moved WHERE trial.id = moved.trial AND trial.state = 'pending';
 
 -- name: read_started
--- Read apart from the INSERT, so that a batch whose COMMIT answer was lost can be sent again.
-SELECT call.job, call.attempt
-FROM unnest(%(jobs)s::bigint[], %(attempts)s::int[]) AS item (job, attempt)
+-- Read apart from the INSERT, so that a batch whose COMMIT answer was lost can be sent again. By the dispatch too: a worker
+-- that lost a job and got it once more may have started it as the second, and still be asked about the first.
+SELECT item.job, item.dispatch_no
+FROM unnest(%(jobs)s::bigint[], %(dispatch_nos)s::int[], %(attempts)s::int[]) AS item (job, dispatch_no, attempt)
+JOIN job ON job.id = item.job AND job.dispatch_no = item.dispatch_no
 JOIN call ON call.job = item.job AND call.attempt = item.attempt
 WHERE call.worker = %(worker)s AND call.status = 'started';
 

@@ -300,7 +300,7 @@ class Store(RuleBasedStateMachine):
         )
         for _ in range(self.rng.randint(1, 2)):  # a second time, as after a lost COMMIT
             started, _ = self._commit(worker, starts=[start])
-            assert started == ({(number, start.attempt)} if allowed else set())
+            assert started == ({(number, start.dispatch_no)} if allowed else set())
         if allowed:
             del self.held[worker][number]
             job.calls.append("started")

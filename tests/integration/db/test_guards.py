@@ -210,6 +210,19 @@ async def test_a_late_answer_beside_another_is_kept_as_a_duplicate(
     assert store.call(1)["total_tokens"] == 15
 
 
+async def test_a_worker_that_got_its_job_once_more_makes_its_call_once(store: Store) -> None:
+    await store.to("claimed")
+    waiting = store.start_of()
+    store.vanish()
+    store.reap()
+    store.dispatch()
+    await store.beat()
+    assert len(await store.claim()) == 1
+    assert await store.start()
+    # What waited since the first claim is asked last; its job and attempt are those of the call that is in flight.
+    assert not await store.start(dispatch_no=waiting.dispatch_no, attempt=waiting.attempt)
+
+
 async def test_a_late_answer_ends_in_the_ledger_only_when_the_run_was_cancelled(store: Store) -> None:
     await store.to("started")
     assert runs.cancel_run(store.connection, run=store.run)
