@@ -50,10 +50,10 @@ def _file(file: ClientFile, *, base_url: str | None, secrets: frozenset[str]) ->
     for name in file.document:
         if name in claude_code.VARIABLES:
             yield failure(WHAT, f"{file.place(name)}: {name} stands outside env", 'Move it into "env": {…}.')
-    for name, value in env.items():
+    for name, value in [("apiKeyHelper", file.document.get("apiKeyHelper", "")), *env.items()]:
         if not isinstance(value, str):
             yield failure(
-                WHAT, f"{file.place(name)}: {shown_name(name)} is no text", "Put it in double quotes."
+                WHAT, f"{file.place(name)}: {shown_name(name, _KNOWN)} is no text", "Put it in double quotes."
             )
     yield from _names(file, env)
     if isinstance(url := env.get(_URL), str) and url:

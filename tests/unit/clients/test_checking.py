@@ -240,6 +240,11 @@ CASES: Mapping[str, Case] = {
         level="failure",
         says=("base_url is no text",),
     ),
+    "a helper that is no text": Case(
+        files={USER: '{"apiKeyHelper": ["printenv", "GW_KEY"]}'},
+        level="failure",
+        says=("settings.json:1: apiKeyHelper is no text",),
+    ),
     "a key that is printed": Case(
         files={USER: '{"apiKeyHelper": "echo 0123456789abcdef"}'},
         level="failure",
