@@ -108,7 +108,7 @@ def _described(found: "Audit") -> Iterator[str]:
     when = (
         f", {found.first_at:%Y-%m-%d %H:%M} to {found.last_at:%Y-%m-%d %H:%M} UTC" if found.first_at else ""
     )
-    yield f"run {found.run_id}: {found.state}{simulated}, {found.calls:,} calls{when}"
+    yield f"run {found.run_id}: {found.state}{simulated}, {counted(found.calls, 'call')}{when}"
     totals = found.totals
     yield (
         f"  {_number(totals['input_tokens'])} input and {_number(totals['output_tokens'])} output tokens; "
@@ -207,4 +207,5 @@ def _verdict(line: "Line") -> str:
 
 
 def _amount(amount: "Amount") -> str:
-    return f"{amount.requests:,} requests, {amount.input_tokens:,} input and {amount.output_tokens:,} output tokens"
+    tokens = f"{amount.input_tokens:,} input and {amount.output_tokens:,} output tokens"
+    return f"{counted(amount.requests, 'request')}, {tokens}"

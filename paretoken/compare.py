@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from analysis.wording import counted
+
 if TYPE_CHECKING:
     import polars as pl
 
@@ -129,9 +131,9 @@ def _show(found: "Changes", facts: list[dict[str, Any]]) -> None:
 
 def _heading(found: "Changes", facts: list[dict[str, Any]]) -> Iterator[str]:
     a, b = facts
-    yield f"A is {a['run_id']}, B is {b['run_id']}: {found.tasks:,} tasks in common."
+    yield f"A is {a['run_id']}, B is {b['run_id']}: {counted(found.tasks, 'task')} in common."
     if found.only_a or found.only_b:
-        yield f"Left out: {found.only_a:,} tasks that only A has, {found.only_b:,} that only B has."
+        yield f"Left out: {counted(found.only_a, 'task')} that only A has, {found.only_b:,} that only B has."
     for run, names in (("A", found.strategies_only_a), ("B", found.strategies_only_b)):
         if names:
             yield f"Left out: strategies that only {run} has: {', '.join(names)}."

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from analysis.wording import counted
 from paretoken.errors import InputError
 from paretoken.reporting import RunId
 
@@ -82,7 +83,8 @@ def retry(
                 f"Run {run_id!r} has no trial in state {state.value!r}. See: paretoken status {run_id}"
             )
         typer.echo(
-            f"{trials:,} trials of run {run_id} are open again. Go on with `paretoken run` on its file."
+            f"{counted(trials, 'trial')} of run {run_id} {'is' if trials == 1 else 'are'} open again. "
+            "Go on with `paretoken run` on its file."
         )
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from analysis.wording import counted
 from paretoken.errors import InputError, RunFailed
 from paretoken.reporting import RunId
 from paretoken.settings import WORKER_PASSWORD
@@ -108,7 +109,8 @@ def archive(
     with readable_database() as database_url, database.connect(database_url) as connection:
         write_ledger(connection, run_id, out)
         calls = _delete(connection, run_id, out)
-    typer.echo(f"{calls:,} calls of run {run_id} are in {out} and no more in the database.")
+    verb = "is" if calls == 1 else "are"
+    typer.echo(f"{counted(calls, 'call')} of run {run_id} {verb} in {out} and no more in the database.")
 
 
 def _delete(connection: "Connection", run_id: str, path: Path) -> int:

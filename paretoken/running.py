@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from analysis.wording import counted
 from paretoken.errors import RunFailed
 from paretoken.processes import LEASE_S
 from paretoken.reporting import Out, Page, folder, options, show, writable, write
@@ -190,7 +191,8 @@ def _plan(connection: "Connection", work: Work) -> "Plan":
         typer.echo(f"Warning: {warning}", err=True)
     verb = "continues" if planned.continued else "starts"
     typer.echo(
-        f"Run {planned.run_id} {verb}: {planned.trials:,} trials, {planned.jobs:,} calls planned so far.",
+        f"Run {planned.run_id} {verb}: {counted(planned.trials, 'trial')}, "
+        f"{counted(planned.jobs, 'call')} planned so far.",
         err=True,
     )
     for judge in work.loaded.estimates():

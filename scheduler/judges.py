@@ -6,6 +6,7 @@ from math import comb
 from typing import Any
 
 from analysis.prices import Price
+from analysis.wording import counted
 from db.judging import JudgePlan
 from workers.context import stored_judge
 from workers.judges import FRAME_BYTES, Judge, Pairwise
@@ -40,7 +41,7 @@ class Estimate:
 
     def line(self) -> str:
         cost = "cost unknown (no price)" if self.cost_usd is None else f"at most ${self.cost_usd:,.4f}"
-        return f"Judge {self.judge}: up to {self.calls:,} calls when the trials are over, {cost}."
+        return f"Judge {self.judge}: up to {counted(self.calls, 'call')} when the trials are over, {cost}."
 
 
 def estimate(

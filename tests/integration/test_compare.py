@@ -68,7 +68,7 @@ def test_two_models(
     shown = capsys.readouterr().out
     assert "models: A m-1, B m-2\\u001b[31m; experiment: " in shown
     assert "+60.0 pp" in shown
-    assert "1 tasks that only A has" in shown
+    assert "1 task that only A has" in shown
 
     connection.execute(
         "UPDATE trial SET confirmed_success = (SELECT run_id FROM run WHERE id = trial.run) = 'new'"

@@ -56,7 +56,7 @@ def test_the_bound_covers_the_longest_answers(tmp_path: Path) -> None:
     least = prompt_bytes(bare.messages) + 4 * 200
     assert found.cost_usd * 1e6 >= least * 0.15 + 200 * 0.6
     assert found.cost_usd * 1e6 <= (least + 5 * 64) * 0.15 + 200 * 0.6
-    assert found.line() == "Judge j: up to 1 calls when the trials are over, at most $0.0003."
+    assert found.line() == "Judge j: up to 1 call when the trials are over, at most $0.0003."
 
 
 def test_a_prompt_that_repeats_the_task_and_the_answers_is_bounded_so(tmp_path: Path) -> None:
