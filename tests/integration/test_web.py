@@ -343,6 +343,20 @@ def test_an_error_of_our_own_says_no_more_than_that_there_is_one(
     assert "default-src 'none'" in answer.headers["content-security-policy"]
 
 
+def test_a_stored_value_that_cannot_be_read_is_not_blamed_on_the_address(
+    site: httpx2.Client, web_database_url: str
+) -> None:
+    with psycopg.connect(web_database_url, autocommit=True) as connection:
+        connection.execute("UPDATE run SET created_at = created_at - interval '3000 years'")
+        try:
+            answer = httpx2.get(site.base_url)
+        finally:
+            connection.execute("UPDATE run SET created_at = created_at + interval '3000 years'")
+    assert (answer.status_code, "could not be made" in answer.text) == (500, True)
+    assert "address" not in answer.text
+    assert site.get("/").status_code == 200
+
+
 def test_every_answer_has_its_headers_and_nothing_can_be_sent(site: httpx2.Client) -> None:
     for address in ("/", RUN, "/healthz", "/static/style.css", f"{RUN}/report", f"{RUN}/files/elo_table.csv"):
         answer = site.get(address)
