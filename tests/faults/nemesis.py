@@ -32,7 +32,7 @@ from paretoken.simulator import SimulatedGateway, launch
 from tests.experiments import write_tasks
 from tests.faults.invariants import Findings, check
 from tests.faults.processes import Cast, Process, freeze, thaw, until
-from tests.faults.runs import CALLS_PER_TASK, SECRET, begin, count, settled, wait_for_the_end
+from tests.faults.runs import CALLS_PER_TASK, SECRET, begin, count, wait_for_the_end
 from tests.runs import KEY
 
 WORKERS = 2
@@ -138,7 +138,7 @@ class Nemesis:
         held = self._calls_of(victim)
         self.in_flight += held
         try:
-            until(lambda: self._calls_of(victim) == 0, "the reaper takes the calls", deadline_s=PATIENCE_S)
+            self._until(lambda: self._calls_of(victim) == 0, "the reaper takes the calls")
         finally:
             thaw(victim)
 
@@ -172,12 +172,25 @@ class Nemesis:
             [kind | {"probability": round(self.rng.uniform(0.01, 0.04), 4)} for kind in kinds]
         )
 
+    def await_progress(self, run: int, calls: int) -> None:
+        query = f"SELECT count(*) FROM call WHERE run = {run} AND status <> 'started'"
+        self._until(lambda: count_alone(self.cast.services, query) >= calls, f"{calls} calls")
+
     def make_peace(self) -> None:
         """No more faults; whoever was asked to stop has done so cleanly, and nobody has ended by himself."""
         self.gateway.set_faults([])
         for process in self.leaving:
             assert process.wait(timeout=120) == 0, self.cast.log(process)
         self._supervise()
+
+    def _until(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait, and start again meanwhile whoever ended at his start: nobody else may be left to go on."""
+
+        def reached() -> bool:
+            self._supervise()
+            return condition()
+
+        until(reached, what, deadline_s=PATIENCE_S)
 
     def _supervise(self) -> None:
         """Replace those who were started while a server was away, which they say; nobody else may have ended."""
@@ -233,7 +246,7 @@ def fight(seed: int, *, jobs: int, strikes: int, home: Path, folder: Path) -> Ba
         nemesis.change_weather()
         for number, kind in enumerate(nemesis.plan(strikes), start=1):
             if rng.random() >= DOUBLE:
-                _await_progress(services, run, round(0.9 * jobs * number / (strikes + 1)))
+                nemesis.await_progress(run, round(0.9 * jobs * number / (strikes + 1)))
             nemesis.strike(kind)
         nemesis.make_peace()
         with connect(services.database_url) as connection:
@@ -270,14 +283,6 @@ def _battlefield(
                 cast.end()
     finally:
         servers.stop(home)
-
-
-def _await_progress(services: Services, run: int, calls: int) -> None:
-    def reached() -> bool:
-        with connect(services.database_url) as connection:
-            return settled(connection, run) >= calls
-
-    until(reached, f"{calls} calls", deadline_s=PATIENCE_S)
 
 
 HEAD = (
