@@ -125,7 +125,7 @@ class Nemesis:
 
     def stop_worker(self) -> None:
         """It finishes its calls while its successor is at work already."""
-        until(lambda: any(map(self._is_at_work, self.workers)), "a worker is at work")
+        self._until(lambda: any(map(self._is_at_work, self.workers)), "a worker is at work")
         victim = self.workers.pop([self._is_at_work(worker) for worker in self.workers].index(True))
         victim.send_signal(signal.SIGTERM)
         self.leaving.append(victim)
