@@ -97,7 +97,7 @@ class Engine:
 
     async def open(self) -> None:
         """Connect, take the lease and begin to commit and advance."""
-        await self._pool.open(wait=True)
+        await self._pool.open()
         await patiently(self._lease.renew)
         services = (self._lease.keep(), self._committer.run(), self._advancer.run(), self._examiner.run())
         self._services.extend(asyncio.create_task(essential(service)) for service in services)

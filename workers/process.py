@@ -15,6 +15,7 @@ from celery import Celery, bootsteps
 from celery.platforms import SecurityWarning
 
 from workers.app import SHARD_TASK, Shard, make_app
+from workers.descriptors import allow_many
 from workers.engine import Engine, EngineSettings
 from workers.pool import ShardPool
 
@@ -110,6 +111,7 @@ def run_worker(settings: EngineSettings, metrics: "WorkerMetrics | None" = None)
     """Work until SIGTERM or SIGINT; a second one ends at once. Raises what kept the engine from starting."""
     # The warning is about pickled messages; only JSON is accepted here.
     warnings.filterwarnings("ignore", category=SecurityWarning)
+    allow_many()
     app, engine = worker_app(settings, metrics)
     app.worker_main(
         [

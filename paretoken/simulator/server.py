@@ -27,6 +27,7 @@ from paretoken.simulator.record import Record, clocks
 from paretoken.simulator.settings import SimulatorSettings
 from paretoken.simulator.tasks import TaskBook, read_tasks
 from paretoken.simulator.wire import ApiError, ChatRequest, Refused, completion, dump, read_request
+from workers.descriptors import allow_many
 
 BACKLOG = 2048
 LARGEST_BODY = 64 * 2**20
@@ -231,6 +232,7 @@ async def serve(settings: SimulatorSettings, announce: Callable[[str], None]) ->
     `announce` is given one JSON line with `base_url` and `pid` as soon as connections are accepted.
     Raises `InputError` for settings that can't be used and for a port in use.
     """
+    allow_many()
     simulator = Simulator(settings)
     # A client that goes away cancels its handler: a hanging request must not hang for ever.
     runner = web.AppRunner(

@@ -21,6 +21,7 @@ from paretoken.errors import InputError, ParetokenError
 from paretoken.simulator import SimulatedGateway, launch
 from paretoken.simulator.faults import KINDS
 from paretoken.simulator.models import MODELS
+from workers.descriptors import allow_many
 
 TASKS = [
     {"id": "rows", "goal": "Count the rows.", "difficulty": "medium", "reference": "There are 336 rows."},
@@ -506,6 +507,7 @@ class TestRecord:
             assert gateway.stats()["in_flight"] == 0
 
     async def test_a_thousand_connections_at_once(self, tasks: Path) -> None:
+        allow_many()
         connector = aiohttp.TCPConnector(limit=0)
         with launch(tasks=tasks, latency_ms=1500) as gateway:
             async with aiohttp.ClientSession(connector=connector) as session:
