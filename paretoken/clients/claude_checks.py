@@ -6,14 +6,16 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from paretoken.clients import claude_code
+from paretoken.clients.addresses import WrongEnd, check_address
 from paretoken.clients.reading import ClientFile, inner, literal_keys, read, shown_name
-from paretoken.doctor.address import check_base_url
-from paretoken.doctor.variables import same_gateway
 from paretoken.findings import Finding, failure, ok, shown_key, shown_url, warning
 from workers.keys import looks_like_key
 
 WHAT = "Claude Code"
 _URL = "ANTHROPIC_BASE_URL"
+_WRONG_END = WrongEnd(
+    end="/v1", why="ends in /v1, to which Claude Code adds /v1/messages", do="Take /v1 off."
+)
 _KNOWN = frozenset({"apiKeyHelper", "apiKey"})
 # Names of models and the like; a key has longer parts.
 _PLAIN = re.compile(r"[a-z0-9]{1,12}([-_.:/@,\[\] ]{1,2}[a-z0-9]{1,12})*\]?", re.IGNORECASE)
@@ -57,7 +59,7 @@ def _file(file: ClientFile, *, base_url: str | None, secrets: frozenset[str]) ->
             )
     yield from _names(file, env)
     if isinstance(url := env.get(_URL), str) and url:
-        yield from _address(file, url, base_url)
+        yield from check_address(file, _URL, url, what=WHAT, base_url=base_url, wrong=_WRONG_END)
     yield from _keys(file, env, secrets)
 
 
@@ -68,21 +70,6 @@ def _names(file: ClientFile, env: Mapping[str, object]) -> Iterator[Finding]:
             yield warning(
                 WHAT, f"{file.place(name)}: unknown key {shown_name(name)}", f"Did you mean {near[0]}?"
             )
-
-
-def _address(file: ClientFile, url: str, base_url: str | None) -> Iterator[Finding]:
-    place = file.place(_URL)
-    findings, mended = check_base_url(url, variable=_URL)
-    if findings[0].level == "failure":
-        yield failure(
-            WHAT, f"{place}: {findings[0].seen}", f"Set it to {mended}" if mended else findings[0].do
-        )
-    elif url.rstrip("/").endswith("/v1"):
-        seen = f"{place}: {shown_url(url)} ends in /v1, to which Claude Code adds /v1/messages"
-        yield failure(WHAT, seen, "Take /v1 off.")
-    if base_url and not same_gateway(url, base_url):
-        seen = f"{place}: {shown_url(url)} is another gateway than {shown_url(base_url)}"
-        yield warning(WHAT, seen, "Correct it, unless it is meant.")
 
 
 def _keys(file: ClientFile, env: Mapping[str, object], secrets: frozenset[str]) -> Iterator[Finding]:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from paretoken.clients import codex
+from paretoken.clients.addresses import WrongEnd, check_address
 from paretoken.clients.reading import ClientFile, inner, leaves, literal_keys, read, shown_name
-from paretoken.doctor.address import check_base_url
 from paretoken.doctor.variables import same_gateway
 from paretoken.findings import Finding, failure, ok, shown_url, warning
 from workers.keys import is_variable
@@ -16,6 +16,11 @@ WHAT = "Codex"
 _BUILT_IN = frozenset({"openai", "ollama", "lmstudio", "oss", "ollama-chat", "amazon-bedrock"})
 _TEXTS = ("name", "base_url", "env_key", "wire_api")
 """Of a provider."""
+_WRONG_END = WrongEnd(
+    end="/anthropic",
+    why="is the address for Claude Code",
+    do="Codex needs the one below which the gateway serves /responses.",
+)
 _KNOWN = codex.TOP_KEYS | codex.PROVIDER_KEYS
 
 
@@ -84,7 +89,7 @@ def _provider(
         seen = f"{file.place('wire_api')}: {said}"
         yield failure(WHAT, seen, 'Set wire_api = "responses"; the gateway must serve /responses then.')
     if isinstance(url := provider.get("base_url"), str):
-        yield from _address(file, url, base_url)
+        yield from check_address(file, "base_url", url, what=WHAT, base_url=base_url, wrong=_WRONG_END)
     variable = provider.get("env_key")
     if not isinstance(variable, str):
         return
@@ -115,21 +120,6 @@ def _types(file: ClientFile) -> Iterator[Finding]:
             yield failure(
                 WHAT, seen, "It looks like [model_providers.NAME], with the provider's lines below."
             )
-
-
-def _address(file: ClientFile, url: str, base_url: str | None) -> Iterator[Finding]:
-    place = file.place("base_url")
-    findings, mended = check_base_url(url, variable="base_url")
-    if findings[0].level == "failure":
-        yield failure(
-            WHAT, f"{place}: {findings[0].seen}", f"Set it to {mended}" if mended else findings[0].do
-        )
-    elif url.rstrip("/").endswith("/anthropic"):
-        seen = f"{place}: {shown_url(url)} is the address for Claude Code"
-        yield failure(WHAT, seen, "Codex needs the one below which the gateway serves /responses.")
-    if base_url and not same_gateway(url, base_url):
-        seen = f"{place}: {shown_url(url)} is another gateway than {shown_url(base_url)}"
-        yield warning(WHAT, seen, "Correct it, unless it is meant.")
 
 
 def _unknown(file: ClientFile, table: Mapping[str, Any], known: Collection[str]) -> Iterator[Finding]:
