@@ -1,6 +1,6 @@
 """Dispatching and reaping in Postgres: what may be queued, what was lost."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -120,10 +120,16 @@ def release_lost(connection: Connection) -> list[tuple[int, str]]:
     return [(row["id"], row["state"]) for row in released]
 
 
-def tickets(connection: Connection, jobs: Sequence[int]) -> list[tuple[str, str]]:
-    """(lane name, ticket) of each job, as the limiter knows it."""
-    rows = connection.execute(SQL["tickets"], {"jobs": list(jobs)}).fetchall()
-    return [(row["lane_name"], row["ticket"]) for row in rows]
+def lane_names(connection: Connection) -> list[str]:
+    """The lanes of running runs, as the limiter knows them."""
+    return [row["lane_name"] for row in connection.execute(SQL["lane_names"]).fetchall()]
+
+
+def tickets_of_nobody(connection: Connection, tickets: Mapping[str, tuple[int, int]]) -> set[str]:
+    """Of these tickets, each with its (job, dispatch_no), those under which nobody is at work any more."""
+    jobs, dispatch_nos = [job for job, _ in tickets.values()], [number for _, number in tickets.values()]
+    parameters = {"tickets": list(tickets), "jobs": jobs, "dispatch_nos": dispatch_nos}
+    return {row["ticket"] for row in connection.execute(SQL["tickets_of_nobody"], parameters).fetchall()}
 
 
 @contextmanager

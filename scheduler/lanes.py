@@ -1,13 +1,16 @@
-"""The shared limiter, for who watches it and for the reaper."""
+"""The shared limiter, for who watches it and for who frees what nobody holds."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import redis.asyncio
 from redis.exceptions import RedisError
 
 from workers.limiter import Limiter, LimiterUnavailable, LimiterView
+
+Slot = tuple[str, str]
+"""(Name of a lane, ticket of a call)."""
 
 
 def lane_views(broker_url: str, lane_names: Sequence[str]) -> Sequence[LimiterView] | None:
@@ -23,21 +26,26 @@ async def _views(broker_url: str, lane_names: Sequence[str]) -> list[LimiterView
         return [await limiter.view(name) for name in lane_names]
 
 
-def free_slots(broker_url: str, tickets: Sequence[tuple[str, str]]) -> bool:
-    """End the calls of these (lane name, ticket), charged with what was expected; False without the broker's answer.
+def free_slots(
+    broker_url: str, lane_names: Sequence[str], given_up: Callable[[set[Slot]], set[Slot]]
+) -> bool:
+    """Show who holds slots of these lanes, and free those that `given_up` names; False without the broker's answer.
 
-    Their slots would outlast the calls' time-out, and nobody is left who could tell. Not from inside an event loop.
+    They stay charged with what was expected of them. Not from inside an event loop.
     """
     try:
-        asyncio.run(_free(broker_url, tickets))
+        asyncio.run(_free(broker_url, lane_names, given_up))
     except (LimiterUnavailable, RedisError, OSError):
         return False
     return True
 
 
-async def _free(broker_url: str, tickets: Sequence[tuple[str, str]]) -> None:
+async def _free(
+    broker_url: str, lane_names: Sequence[str], given_up: Callable[[set[Slot]], set[Slot]]
+) -> None:
     async with _limiter(broker_url) as limiter:
-        for lane, ticket in tickets:
+        held = {(lane, ticket) for lane in lane_names for ticket in await limiter.holders(lane)}
+        for lane, ticket in given_up(held):
             await limiter.settle(lane, ticket, tokens=None, result="other")
 
 

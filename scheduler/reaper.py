@@ -1,4 +1,4 @@
-"""The reaper: takes back what vanished workers held, and requeues jobs whose message is gone."""
+"""The reaper: takes back jobs and slots that nobody holds any more, and requeues jobs whose message is gone."""
 
 import json
 import logging
@@ -11,7 +11,7 @@ import redis
 
 from db import dispatch
 from db.connection import Connection
-from scheduler.lanes import free_slots
+from scheduler.slots import Slots
 from workers import failpoints
 from workers.app import QUEUE
 
@@ -38,7 +38,7 @@ class Reaper:
     ) -> None:
         self._connection = connection
         self._broker = broker
-        self._broker_url = broker_url
+        self._slots = Slots(connection, broker_url=broker_url)
         self._lease_s = lease_s
         # Between taking a message and claiming its jobs a worker needs a moment.
         self._grace = timedelta(seconds=lease_s / 2)
@@ -56,6 +56,7 @@ class Reaper:
             requeued = self._requeue_lost_messages()
         except redis.RedisError as error:
             log.warning("The broker is away (%s).", type(error).__name__)
+        self._slots.look()
         return Rescued(from_workers=released, from_queue=requeued)
 
     def _look_at_the_clock(self) -> None:
@@ -73,9 +74,6 @@ class Reaper:
         released = dispatch.release_lost(self._connection)
         if released:
             log.warning("Took back %d jobs of workers that vanished.", len(released))
-            tickets = dispatch.tickets(self._connection, [job for job, _ in released])
-            if not free_slots(self._broker_url, tickets):
-                log.warning("The broker is away: the limiter keeps their slots until it forgets them.")
         return len(released)
 
     def _requeue_lost_messages(self) -> int:

@@ -27,10 +27,13 @@ gateway that counts `max_tokens` answers 429, and is then obeyed.
 
 **Concurrency** adapts between 1 and 1024, starting at 8. A success that waited for no limit, with at least half
 of the slots in use, adds 1/c, or 1 when the last 429 is a minute old (half a minute in a lane with limits); a 429
-takes it to 0.7 c, once per cool-down and duration of a call.
+takes it to 0.7 c, once per cool-down and duration of a call. From 0.85 to 1.1 times the c of the last such 429 it
+grows ten times more slowly, so that it stays long just below a limit that is there, and soon leaves one that is not.
 
 **Cool-downs** stop everybody: slots still held move back by their length, new ones come after them, and calls
-leave them in single file. Where 429s name no time, or keep coming back, they last 1, 2, 4 ... 30 s.
+leave them in single file. Where 429s name no time, or a short one, they last 1 s, and 4 and 16 s when the calls
+after one fail again; some successes in between make it 1 s again, so that a gateway which refuses an odd call
+whatever the load is not taken for one that is full.
 
     LimiterError
     └── LimiterUnavailable    no answer from Redis: wait and ask again, never send without an answer
@@ -39,6 +42,7 @@ leave them in single file. Where 429s name no time, or keep coming back, they la
 import asyncio
 import random
 from collections import defaultdict
+from collections.abc import Awaitable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -209,6 +213,11 @@ class Limiter:
         """Hand back the slot of a call that was not sent; once, and without harm for one that holds none."""
         await self._end(lane, request_id, "", "given_up", 0)
 
+    async def holders(self, lane: str) -> set[str]:
+        """The ids that hold a slot now."""
+        names = await self._answer(self._redis.hkeys(self._keys(lane)[2]), lane)
+        return {name.decode() if isinstance(name, bytes) else name for name in names}
+
     async def view(self, lane: str) -> LimiterView:
         """The lane as it is now. Changes nothing."""
         answer = await self._run(self._view, lane)
@@ -274,11 +283,14 @@ class Limiter:
             self._doors[lane].free.clear()
 
     async def _run(self, script: Any, lane: str, *args: int | str) -> Any:
-        base = f"{self._prefix}:{{{lane}}}:"
+        return await self._answer(script(keys=self._keys(lane), args=args), lane)
+
+    def _keys(self, lane: str) -> list[str]:
+        return [f"{self._prefix}:{{{lane}}}:{part}" for part in ("lane", "flight", "held", "waiting")]
+
+    async def _answer(self, question: Awaitable[Any], lane: str) -> Any:
         try:
-            return await script(
-                keys=[base + part for part in ("lane", "flight", "held", "waiting")], args=args
-            )
+            return await question
         except (RedisError, OSError) as error:
             raise LimiterUnavailable(
                 f"the limiter got no answer from Redis for {lane} ({type(error).__name__}: {error}); nothing is "

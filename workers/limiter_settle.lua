@@ -3,11 +3,12 @@
 local id, tokens, result, told = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
 local MEMORY = 0.99           -- the ratio remembers about the last 100 calls ...
 local PRIOR = 4               -- ... and starts as if four calls had used all that was estimated
--- With limits known, a 429 is rare and says little: concurrency doubles again 30 s after it and each success forgives
--- a strike. Without, concurrency is what finds the limit: 60 s, and repeated 429s settle at one in some 50 calls.
+-- Each success forgives a part of a strike: failing again at once costs more and more, an odd 429 a second.
 local limited = lane.request_limit > 0 or lane.token_limit > 0
-local CALM, FORGIVE = limited and 30000 or 60000, limited and 1 or 1 / 50
-local MOST_STRIKES = 6        -- 1, 2, 4, 8, 16, 30 s
+local CALM, FORGIVE = limited and 30000 or 60000, limited and 1 or 1 / 10
+-- Around the concurrency at which the last 429 came, growth is slow: most of the time is spent just below the limit.
+local NEAR, BEYOND, SLOW = 0.85, 1.1, 0.1
+local MOST_STRIKES = 3        -- 1, 4, 16 s
 
 local function learn_ratio(held)
   if not tokens or held.estimate <= 0 then return end
@@ -20,8 +21,10 @@ end
 -- wait for one), and not while much of it is unused.
 local function grow(held, in_flight)
   if held.reason ~= 'ok' or 2 * in_flight < lane.concurrency then return end
-  local calm = now - lane.throttled_at > CALM
-  lane.concurrency = math.min(MAX_CONCURRENCY, lane.concurrency + (calm and 1 or 1 / lane.concurrency))
+  local step = now - lane.throttled_at > CALM and 1 or 1 / lane.concurrency
+  local close = lane.concurrency > NEAR * lane.peak and lane.concurrency < BEYOND * lane.peak
+  if close then step = SLOW / lane.concurrency end
+  lane.concurrency = math.min(MAX_CONCURRENCY, lane.concurrency + step)
 end
 
 local function succeed(held, in_flight)
@@ -36,7 +39,7 @@ end
 -- a call: so long a cut takes to show.
 local function cut()
   if now < lane.cut_at + lane.hold then return end
-  lane.cut_at, lane.concurrency = now, math.max(1, lane.concurrency * 0.7)
+  lane.cut_at, lane.peak, lane.concurrency = now, lane.concurrency, math.max(1, lane.concurrency * 0.7)
 end
 
 local function cool_down()
@@ -45,7 +48,7 @@ local function cool_down()
     lane.strikes = math.min(MOST_STRIKES, lane.strikes + 1)
   end
   lane.throttled_at = now
-  local ends = now + math.max(told, math.min(30000, 1000 * 2 ^ (lane.strikes - 1)))
+  local ends = now + math.max(told, math.min(16000, 1000 * 4 ^ (lane.strikes - 1)))
   local longer = ends - math.max(now, lane.cool)
   if longer <= 0 then return end
   lane.cool = ends

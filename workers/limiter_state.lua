@@ -24,7 +24,7 @@ local FIELDS = { -- name, value of a lane that is not known yet
   'hold', 0,                            -- mean ms from sending to settling; 0: not known yet
   'cool', 0,                            -- end of the cool-down
   'strikes', 0, 'throttled_at', 0,      -- recent cool-downs; last 429
-  'cut_at', 0,                          -- when concurrency was last cut
+  'cut_at', 0, 'peak', 0,               -- when concurrency was last cut, and from how much
   'last', 0,                            -- latest slot given, without the lag
   'lag', 0,                             -- all cool-downs so far: every slot that is held moves with it
   'pace', 0, 'gap', 0,                  -- next free place in the file that leaves a cool-down; its distance, 0: none

@@ -57,9 +57,15 @@ WITH lost AS MATERIALIZED (
 UPDATE job SET state = 'pending' FROM lost WHERE job.id = lost.id
 RETURNING job.id;
 
--- name: tickets
--- Under which these jobs held slots of the limiter, while nobody has dispatched them again.
-SELECT concat_ws(':', lane.endpoint, lane.key_fingerprint, lane.model) AS lane_name,
-       concat_ws(':', job.id, job.dispatch_no) AS ticket
-FROM job JOIN lane ON lane.id = job.lane
-WHERE job.id = ANY(%(jobs)s) ORDER BY job.id;
+-- name: tickets_of_nobody
+-- Of these tickets of the limiter those whose job is not at work under that dispatch any more.
+SELECT ticket FROM unnest(%(tickets)s::text[], %(jobs)s::bigint[], %(dispatch_nos)s::bigint[])
+  AS held (ticket, job, dispatch_no)
+WHERE NOT EXISTS (
+  SELECT FROM job WHERE job.id = held.job AND job.dispatch_no = held.dispatch_no AND job.state = 'running');
+
+-- name: lane_names
+-- As the limiter knows the lanes of running runs.
+SELECT DISTINCT concat_ws(':', lane.endpoint, lane.key_fingerprint, lane.model) AS lane_name
+FROM run JOIN run_lane ON run_lane.run = run.id JOIN lane ON lane.id = run_lane.lane
+WHERE run.state = 'running' ORDER BY lane_name;

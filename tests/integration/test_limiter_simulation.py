@@ -30,6 +30,8 @@ class Gateway:
     counts_at_arrival: bool = True
     retry_after_s: float | None = None
     """What a 429 says; `None`: the time until there is room again."""
+    refuses: float = 0
+    """Share of calls that are refused whatever the load."""
     arrived: deque[float] = field(default_factory=deque)
     counted: deque[tuple[float, int]] = field(default_factory=deque)
     in_flight: int = 0
@@ -39,6 +41,9 @@ class Gateway:
         now = asyncio.get_running_loop().time()
         self.count(now)
         used = sum(number for _, number in self.counted)
+        if random.random() < self.refuses:
+            await asyncio.sleep(0.02)
+            return self.retry_after_s
         if len(self.arrived) >= self.requests or used >= self.tokens or self.in_flight >= self.most_in_flight:
             await asyncio.sleep(0.02)
             oldest = (
@@ -175,6 +180,15 @@ def test_a_limit_on_calls_in_flight_is_found(broker_url):
     load.run(broker_url)
     assert load.share_throttled() < 0.03
     assert load.served[4] > 0.7 * 12 * 60 / 2  # of what 12 calls of 2 s in flight make in a minute
+
+
+def test_an_odd_refusal_is_not_taken_for_a_limit(broker_url):
+    """One call in 33 is refused whatever the load; 16-second cool-downs after each would leave 100 calls a minute."""
+    gateway = Gateway(requests=10**9, tokens=10**9, latency_s=0.7, refuses=0.03, retry_after_s=0.3)
+    load = Load(gateway=gateway, limits=Limits())
+    load.run(broker_url)
+    assert sum(load.served.values()) > 6 * 150
+    assert min(load.served[minute] for minute in range(1, 7)) > 50
 
 
 @pytest.mark.parametrize(
