@@ -10,7 +10,8 @@ from paretoken.errors import InputError
 
 if TYPE_CHECKING:
     from db.connection import Connection
-    from paretoken.live import Pace
+    from paretoken.capacity import Capacity
+    from paretoken.description import Pace
     from paretoken.services import Services
     from scheduler.progress import Progress
 
@@ -64,7 +65,7 @@ def _list(connection: "Connection", *, as_json: bool) -> None:
 
 
 def _show(connection: "Connection", services: "Services", run_id: str, *, as_json: bool) -> None:
-    from paretoken.live import describe
+    from paretoken.description import describe
     from scheduler.progress import progress
 
     seen = progress(connection, run_id)
@@ -103,11 +104,11 @@ def needs_attention(seen: "Progress") -> bool:
 
 def _capacity(connection: "Connection", services: "Services", seen: "Progress") -> Sequence[str]:
     """What the limiter allows now, as lines that are safe for a terminal."""
+    if seen.state != "running":
+        return []
     from analysis.safetext import terminal_text
     from paretoken.capacity import capacities, capacity_lines
 
-    if seen.state != "running":
-        return []
     found = capacities(connection, services.broker_url, run=seen.run)
     return [terminal_text(line) for line in capacity_lines(found)]
 
@@ -116,9 +117,11 @@ def _document(
     connection: "Connection", services: "Services", seen: "Progress", pace: "Pace | None" = None
 ) -> dict[str, Any]:
     """Everything that is known of the run now; with a pace, what was measured since the watching began."""
-    from paretoken.capacity import capacities
+    lanes: Sequence[Capacity] = ()
+    if seen.state == "running":
+        from paretoken.capacity import capacities
 
-    lanes = capacities(connection, services.broker_url, run=seen.run) if seen.state == "running" else []
+        lanes = capacities(connection, services.broker_url, run=seen.run)
     document = asdict(seen) | {"capacity": [asdict(lane) for lane in lanes]}
     if pace is not None:
         document |= {

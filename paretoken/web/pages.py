@@ -16,7 +16,7 @@ from db.connection import Connection, Row
 from db.runs import find_run
 from db.tables import TRIAL_STATES
 from db.text import to_database
-from paretoken.live import describe
+from paretoken.description import describe
 from paretoken.web import downloads
 from paretoken.web.rendering import address, page
 from scheduler.progress import progress

@@ -8,7 +8,8 @@ import pytest
 
 from db.connection import Connection
 from db.runs import resume_run
-from paretoken.live import describe, watch
+from paretoken.description import describe
+from paretoken.live import watch
 from paretoken.processes import Crew
 from paretoken.simulator import SimulatedGateway
 from scheduler.progress import progress

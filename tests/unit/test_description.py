@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from paretoken.live import Pace, describe
+from paretoken.description import Pace, describe
 from scheduler.progress import Progress, Wait
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
