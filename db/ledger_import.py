@@ -57,6 +57,7 @@ def import_ledger(connection: Connection, file: LedgerFile, *, run_id: str | Non
     _refuse_name(connection, name)
     try:
         with connection.transaction():
+            _hasten(connection)
             connection.execute(SQL["stage_lines"])
             staged = _stage(connection, itertools.chain([first], rows))
             trials = _build(connection, file, name=name, source_platform=first.row.source_platform)
@@ -64,6 +65,15 @@ def import_ledger(connection: Connection, file: LedgerFile, *, run_id: str | Non
         raise LedgerInvalid(f"{file.path}: {_reason(error)}") from None
     connection.execute("ANALYZE task, trial, job, call")
     return Imported(run_id=name, rows=staged, trials=trials)
+
+
+def _hasten(connection: Connection) -> None:
+    """Memory for the sorts, and for a superuser, such as the owner of the embedded servers, no check of foreign keys:
+    every statement takes its keys from the rows that they refer to, and checking millions of them takes half of the time.
+    """
+    connection.execute("SET LOCAL work_mem = '128MB'")
+    if connection.info.parameter_status("is_superuser") == "on":
+        connection.execute("SET LOCAL session_replication_role = replica")
 
 
 def _checked(file: LedgerFile) -> Iterator[_Checked]:
@@ -76,16 +86,18 @@ def _checked(file: LedgerFile) -> Iterator[_Checked]:
 
 
 def _refuse_odd(file: LedgerFile, first: _Checked, checked: _Checked) -> None:
-    row, place = checked.row, file.place(checked.number)
+    row, number = checked.row, checked.number
     for field in ("run_id", "source_platform"):
         ours, theirs = getattr(first.row, field), getattr(row, field)
         if ours != theirs:
             raise LedgerInvalid(
-                f"{place}: {field}: {theirs!r}, but {ours!r} in {file.short_place(first.number)}. "
+                f"{file.place(number)}: {field}: {theirs!r}, but {ours!r} in {file.short_place(first.number)}. "
                 "Import one run a file."
             )
     if row.used and row.status != "ok":
-        raise LedgerInvalid(f"{place}: used: true, but status is {row.status!r}; only an answer is used.")
+        raise LedgerInvalid(
+            f"{file.place(number)}: used: true, but status is {row.status!r}; only an answer is used."
+        )
 
 
 def _refuse_name(connection: Connection, name: str) -> None:

@@ -40,10 +40,13 @@ def _between(time: datetime) -> datetime:
 
 def _finite(value: Any) -> Any:
     """JSON without NaN and without numbers that no float holds, which the database refuses or rounds to infinity."""
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"every number in it is finite and below 1.8e308, found {value}")
-    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        _finite(part)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError(f"every number in it is finite and below 1.8e308, found {value}")
+    elif isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            if isinstance(part, float | dict | list):
+                _finite(part)
     return value
 
 
@@ -113,6 +116,8 @@ class LedgerRow(BaseModel):
 
     @model_validator(mode="after")
     def _belongs(self) -> "LedgerRow":
+        if self.winner is None and self.opponent is None and self.strategy and self.kind == "generation":
+            return self  # nearly all rows
         if (self.strategy is None) != (self.kind == "judge"):
             raise ValueError(
                 "strategy: missing; every row but a judge's has one"

@@ -1,6 +1,7 @@
 """The Celery app. Postgres keeps the truth, so Celery only carries hints.
 
-A message is a shard of (job, dispatch_no) pairs, acknowledged early. No result backend, no ETA, no retry, no
+A message is a shard of (job, dispatch_no) pairs, and who takes it has it: without acknowledgement the transport keeps
+no books of it in Redis, and the reaper requeues jobs whose message was lost. No result backend, no ETA, no retry, no
 revoke: Redis redelivers such messages after its visibility time-out, keeps them in memory and can lose one for good.
 """
 
@@ -21,12 +22,11 @@ def make_app(broker_url: str) -> Celery:
     app = Celery("paretoken", broker=broker_url, set_as_current=False)
     app.conf.update(
         # The anonymous exchange needs no binding in Redis, so a flushed broker still routes.
-        task_queues=[Queue(QUEUE, Exchange(""), routing_key=QUEUE)],
+        task_queues=[Queue(QUEUE, Exchange(""), routing_key=QUEUE, no_ack=True)],
         task_default_queue=QUEUE,
         task_default_exchange="",
         task_default_routing_key=QUEUE,
         task_ignore_result=True,
-        task_acks_late=False,
         task_serializer="json",
         accept_content=["json"],
         worker_disable_prefetch=True,
@@ -41,7 +41,6 @@ def make_app(broker_url: str) -> Celery:
             "socket_timeout": 10,
             "socket_connect_timeout": 3,
             "health_check_interval": 5,
-            "visibility_timeout": 3600,
         },
     )
     return app

@@ -20,7 +20,7 @@ from db.work import CallStart
 
 log = logging.getLogger(__name__)
 
-COLLECT_S = 0.01
+COLLECT_S = 0.02
 MOST_ITEMS = 500
 _RETRY_S = 0.5
 
