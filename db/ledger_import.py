@@ -69,7 +69,7 @@ def import_ledger(connection: Connection, file: LedgerFile, *, run_id: str | Non
 
 def _hasten(connection: Connection) -> None:
     """Memory for the sorts, and for a superuser, such as the owner of the embedded servers, no check of foreign keys:
-    every statement takes its keys from the rows that they refer to, and checking millions of them takes half of the time.
+    each statement takes its keys from the rows that they refer to, and checking millions of them takes half the time.
     """
     connection.execute("SET LOCAL work_mem = '128MB'")
     if connection.info.parameter_status("is_superuser") == "on":
