@@ -50,7 +50,7 @@ class Dispatcher:
         spent_tokens: dict[int, int] = defaultdict(int)
         spent_usd: dict[int, float] = defaultdict(float)
         idle: dict[int, OpenLane] = {}
-        for open_lane, most in _shares(dispatch.open_lanes(self._connection)):
+        for open_lane, most in shares(dispatch.open_lanes(self._connection)):
             # The lanes were read at once: what another lane of the run was given since is spent too.
             lane = _charged(open_lane, spent_tokens[open_lane.run], spent_usd[open_lane.run])
             if lane.trials_have_budget:
@@ -101,9 +101,9 @@ def _charged(lane: OpenLane, tokens: int, usd: float) -> OpenLane:
     )
 
 
-def _shares(lanes: Sequence[OpenLane]) -> Iterator[tuple[OpenLane, int]]:
+def shares(lanes: Sequence[OpenLane]) -> Iterator[tuple[OpenLane, int]]:
     """How many jobs each lane may be given: what its equal share of the bounded queue lacks; one until it is proven."""
-    share = MOST_QUEUED // max(len(lanes), 1)
+    share = max(1, MOST_QUEUED // max(len(lanes), 1))
     for lane in lanes:
         most = share - lane.queued if lane.proven else 1 - lane.queued - lane.running
         if most >= max(1, share * _REFILL if lane.proven else 1):
