@@ -1,8 +1,8 @@
 """The ledger of a run as JSON Lines, CSV or Parquet: one row for every HTTP attempt that has an outcome.
 
 All three hold the fields of `db.ledger_row`, ordered by task, strategy, repeat, try, round, sample, attempt, turn,
-and are read again by `db.ledger_import`. Postgres writes the JSON, in one snapshot; the other two are made of it,
-some thousand rows at a time.
+and are read again by `db.ledger_import`. Postgres writes them, in one snapshot: JSON as it is, and for the other two a
+CSV of its own, some thousand rows at a time.
 
 | format  | unknown    | NUL and lone surrogates                                        |
 |---------|------------|----------------------------------------------------------------|
@@ -11,11 +11,12 @@ some thousand rows at a time.
 | Parquet | null       | U+F8F0 and four hexadecimal digits (`db.text`)                 |
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
 import polars as pl
 from polars.io.plugins import register_io_source
+from psycopg import sql
 
 from analysis.safetext import csv_text
 from db.connection import Connection
@@ -31,8 +32,8 @@ _ROW_GROUP = 20_000
 _UNSAFE_CELL = "^[=+\\-@\t\r\n＝＋－＠']|\\\\u|\uf8f0"
 
 _TIMES = [name for name, kind in COLUMNS.items() if isinstance(kind, pl.Datetime)]
-# Polars reads times many times faster from texts than straight from JSON.
-_TEXT_COLUMNS = {**COLUMNS, **dict.fromkeys(_TIMES, pl.String)}
+# What Postgres writes otherwise than polars reads it is read as text first.
+_COPIED = {**COLUMNS, **dict.fromkeys(_TIMES, pl.String), "used": pl.String}
 
 
 def export_lines(connection: Connection, *, run: int) -> Iterator[bytes]:
@@ -43,45 +44,46 @@ def export_lines(connection: Connection, *, run: int) -> Iterator[bytes]:
 
 def json_chunks(connection: Connection, *, run: int) -> Iterator[bytes]:
     """The run's ledger rows as JSON Lines, many whole lines at a time."""
-    for chunk in _chunks(connection, run, json_as=""):
+    # A CSV copy whose quote and delimiter JSON cannot hold gives the lines untouched.
+    options = r"FORMAT csv, QUOTE E'\x01', DELIMITER E'\x02'"
+    for chunk in _chunks(connection, run, "row_to_json(row)", options):
         yield json_from_database(chunk)
 
 
 def frames(connection: Connection, *, run: int) -> Iterator[pl.DataFrame]:
     """The same rows as tables with the columns `COLUMNS`; texts as they stand in the database."""
-    for frame in _texts(connection, run):
+    for frame in _tables(connection, run, time="{} AT TIME ZONE 'UTC'"):
         yield frame.with_columns(
-            pl.col(name).str.to_datetime("%+", time_unit="us", time_zone="UTC") for name in _TIMES
+            pl.col(name).str.to_datetime("%Y-%m-%d %H:%M:%S%.f", time_unit="us").dt.replace_time_zone("UTC")
+            for name in _TIMES
         )
 
 
-def _texts(connection: Connection, run: int) -> Iterator[pl.DataFrame]:
-    """The tables with times as texts."""
-    for chunk in _chunks(connection, run, json_as="::text"):
-        yield pl.read_ndjson(chunk, schema=_TEXT_COLUMNS)
+def _tables(connection: Connection, run: int, *, time: str) -> Iterator[pl.DataFrame]:
+    """The tables with times as the texts that this expression makes of them."""
+    columns = ", ".join(time.format(name) if name in _TIMES else name for name in COLUMNS)
+    for chunk in _chunks(connection, run, columns, "FORMAT csv"):
+        frame = pl.read_csv(chunk, has_header=False, schema=_COPIED)
+        yield frame.with_columns(pl.col("used") == "t")
 
 
-def _chunks(connection: Connection, run: int, *, json_as: str) -> Iterator[bytes]:
-    query = SQL["copy_ledger"].rstrip(";").replace("%(run)s", str(int(run))).replace("%(json_as)s", json_as)
-    # A CSV copy whose quote and delimiter JSON cannot hold gives the lines untouched.
-    options = r"FORMAT csv, QUOTE E'\x01', DELIMITER E'\x02'"
+def _chunks(connection: Connection, run: int, columns: str, options: str) -> Iterator[bytes]:
+    """Many whole rows at a time."""
+    rows = SQL["ledger_rows"].rstrip(";").replace("%(run)s", str(int(run)))
     with connection.transaction():
         connection.execute("SET LOCAL TIME ZONE 'UTC'")
-        with connection.cursor().copy(f"COPY ({query}) TO STDOUT ({options})") as copy:
-            yield from _whole_lines(copy)
-
-
-def _whole_lines(blocks: Iterable[bytes | bytearray | memoryview]) -> Iterator[bytes]:
-    collected = bytearray()
-    for block in blocks:
-        collected += block
-        if len(collected) >= _CHUNK_BYTES:
-            end = collected.rfind(b"\n") + 1
-            if end:
-                yield bytes(collected[:end])
-                del collected[:end]
-    if collected:
-        yield bytes(collected)
+        query = sql.SQL("COPY (SELECT {columns} FROM ({rows}) AS row) TO STDOUT ({options})").format(
+            columns=sql.SQL(columns), rows=sql.SQL(rows), options=sql.SQL(options)
+        )
+        with connection.cursor().copy(query) as copy:
+            collected = bytearray()
+            for row in copy:
+                collected += row
+                if len(collected) >= _CHUNK_BYTES:
+                    yield bytes(collected)
+                    collected.clear()
+            if collected:
+                yield bytes(collected)
 
 
 def write_json(connection: Connection, out: BinaryIO, *, run: int) -> int:
@@ -97,7 +99,7 @@ def write_csv(connection: Connection, out: BinaryIO, *, run: int) -> int:
     """Write CSV with a header, in which no cell is a formula; give the number of rows."""
     out.write((",".join(COLUMNS) + "\n").encode())
     rows = 0
-    for frame in _texts(connection, run):
+    for frame in _tables(connection, run, time="to_json({}) #>> '{{}}'"):
         safe = frame.with_columns(_safe_cells(frame[name]) for name in frame.columns)
         safe.write_csv(out, include_header=False)
         rows += frame.height

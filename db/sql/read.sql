@@ -74,15 +74,13 @@ WHERE trial.run = %(run)s ORDER BY task.position, strategy.position, trial.repea
 -- name: read_families
 SELECT name AS strategy, family, tier, position FROM strategy WHERE run = %(run)s ORDER BY position;
 
--- name: copy_ledger
--- `usage`, `winner` and `opponent` are JSON values, or for tables their text.
-SELECT row_to_json(line) FROM (
-  SELECT run_id, source_platform, task_id, strategy, repeat, round, sample, attempt, model, input_tokens,
-         output_tokens, total_tokens, cached_input_tokens, reasoning_tokens, latency_ms, status, error, content, try,
-         turn, kind, purpose, retry_reason, used, http_status, response_id, first_byte_ms, finish_reason,
-         usage%(json_as)s, cost_usd, worker, started_at, finished_at, winner%(json_as)s, opponent%(json_as)s
-  FROM ledger WHERE run = %(run)s
-  ORDER BY task_id COLLATE "C", strategy COLLATE "C", repeat, try, round, sample, attempt, turn) AS line;
+-- name: ledger_rows
+SELECT run_id, source_platform, task_id, strategy, repeat, round, sample, attempt, model, input_tokens,
+       output_tokens, total_tokens, cached_input_tokens, reasoning_tokens, latency_ms, status, error, content, try,
+       turn, kind, purpose, retry_reason, used, http_status, response_id, first_byte_ms, finish_reason,
+       usage, cost_usd, worker, started_at, finished_at, winner, opponent
+FROM ledger WHERE run = %(run)s
+ORDER BY task_id COLLATE "C", strategy COLLATE "C", repeat, try, round, sample, attempt, turn;
 
 -- name: run_lanes
 -- What the limiter calls a lane: workers.context.RunContext.lane_name.
