@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 MOST_QUEUED = 2_000
 SHARD_JOBS = 50
-# A long queue is filled up when so much of it is free, by whole shards; a message costs as much as the job in it.
+# A long queue is filled up when so much of it is free: by a few large messages, not by one for each job that was taken.
 _REFILL = 1 / 4
 # A small batch is spread over the workers rather than given to one.
 _SHARDS_PER_BATCH = 16
@@ -102,11 +102,15 @@ def _charged(lane: OpenLane, tokens: int, usd: float) -> OpenLane:
 
 
 def shares(lanes: Sequence[OpenLane]) -> Iterator[tuple[OpenLane, int]]:
-    """How many jobs each lane may be given: what its equal share of the bounded queue lacks; one until it is proven."""
+    """How many jobs each lane may be given: what its equal share of the bounded queue lacks, if that is worth a batch.
+
+    One until the lane is proven.
+    """
     share = max(1, MOST_QUEUED // max(len(lanes), 1))
     for lane in lanes:
         most = share - lane.queued if lane.proven else 1 - lane.queued - lane.running
-        if most >= max(1, share * _REFILL if lane.proven else 1):
+        least = max(1, share * _REFILL) if lane.proven else 1
+        if most >= least:
             yield lane, most
 
 

@@ -1,7 +1,7 @@
 """The shared limiter, for who watches it and for who frees what nobody holds."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 
 import redis.asyncio
@@ -26,26 +26,18 @@ async def _views(broker_url: str, lane_names: Sequence[str]) -> list[LimiterView
         return [await limiter.view(name) for name in lane_names]
 
 
-def free_slots(
-    broker_url: str, lane_names: Sequence[str], given_up: Callable[[set[Slot]], set[Slot]]
-) -> bool:
-    """Show who holds slots of these lanes, and free those that `given_up` names; False without the broker's answer.
+def free_slots(broker_url: str, slots: Iterable[Slot]) -> None:
+    """End these calls in the limiter; they stay charged with what was expected of them. Not from inside an event loop.
 
-    They stay charged with what was expected of them. Not from inside an event loop.
+    Raises:
+        LimiterUnavailable: no answer from the broker.
     """
-    try:
-        asyncio.run(_free(broker_url, lane_names, given_up))
-    except (LimiterUnavailable, RedisError, OSError):
-        return False
-    return True
+    asyncio.run(_free(broker_url, slots))
 
 
-async def _free(
-    broker_url: str, lane_names: Sequence[str], given_up: Callable[[set[Slot]], set[Slot]]
-) -> None:
+async def _free(broker_url: str, slots: Iterable[Slot]) -> None:
     async with _limiter(broker_url) as limiter:
-        held = {(lane, ticket) for lane in lane_names for ticket in await limiter.holders(lane)}
-        for lane, ticket in given_up(held):
+        for lane, ticket in slots:
             await limiter.settle(lane, ticket, tokens=None, result="other")
 
 

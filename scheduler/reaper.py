@@ -14,6 +14,7 @@ from db.connection import Connection
 from scheduler.slots import Slots
 from workers import failpoints
 from workers.app import QUEUE
+from workers.limiter import LimiterUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +39,7 @@ class Reaper:
     ) -> None:
         self._connection = connection
         self._broker = broker
-        self._slots = Slots(connection, broker_url=broker_url)
+        self._slots = Slots(connection, broker, broker_url=broker_url)
         self._lease_s = lease_s
         # Between taking a message and claiming its jobs a worker needs a moment.
         self._grace = timedelta(seconds=lease_s / 2)
@@ -54,9 +55,9 @@ class Reaper:
         requeued = 0
         try:
             requeued = self._requeue_lost_messages()
-        except redis.RedisError as error:
+            self._slots.look()
+        except (redis.RedisError, LimiterUnavailable) as error:
             log.warning("The broker is away (%s).", type(error).__name__)
-        self._slots.look()
         return Rescued(from_workers=released, from_queue=requeued)
 
     def _look_at_the_clock(self) -> None:

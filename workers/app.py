@@ -1,8 +1,9 @@
 """The Celery app. Postgres keeps the truth, so Celery only carries hints.
 
-A message is a shard of (job, dispatch_no) pairs, and who takes it has it: without acknowledgement the transport keeps
-no books of it in Redis, and the reaper requeues jobs whose message was lost. No result backend, no ETA, no retry, no
-revoke: Redis redelivers such messages after its visibility time-out, keeps them in memory and can lose one for good.
+A message is a shard of (job, dispatch_no) pairs, and who takes it has it: nothing is acknowledged (`workers.process`),
+so the transport keeps no books in Redis, and the reaper requeues jobs whose message was lost. No result backend, no
+ETA, no retry, no revoke: Redis redelivers such messages after its visibility time-out, keeps them in memory and can
+lose one for good.
 """
 
 from collections.abc import Sequence

@@ -28,7 +28,7 @@ gateway that counts `max_tokens` answers 429, and is then obeyed.
 **Concurrency** adapts between 1 and 1024, starting at 8. A success that waited for no limit, with at least half
 of the slots in use, adds 1/c, or 1 when the last 429 is a minute old (half a minute in a lane with limits); a 429
 takes it to 0.7 c, once per cool-down and duration of a call. From 0.85 to 1.1 times the c of the last such 429 it
-grows ten times more slowly, so that it stays long just below a limit that is there, and soon leaves one that is not.
+grows by 1/4c, or 1/c when that 429 is a minute old: it stays long just below a limit that is there.
 
 **Cool-downs** stop everybody: slots still held move back by their length, new ones come after them, and calls
 leave them in single file. Where 429s name no time, or a short one, they last 1 s, and 4 and 16 s when the calls
@@ -42,7 +42,6 @@ whatever the load is not taken for one that is full.
 import asyncio
 import random
 from collections import defaultdict
-from collections.abc import Awaitable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -55,6 +54,7 @@ from redis.exceptions import RedisError
 Reason = Literal["ok", "requests", "tokens", "concurrency", "cool_down"]
 Result = Literal["ok", "throttled", "other"]
 
+PREFIX = "paretoken"
 SHORT_WAIT_S = 0.05
 """After so short a wait `turn` does not ask again: a cool-down begun in it counts as just missed."""
 YIELD_SHARE = 1 / 8
@@ -139,7 +139,7 @@ class Limiter:
     Every method raises `LimiterUnavailable` when Redis gives no answer.
     """
 
-    def __init__(self, redis: Redis, *, prefix: str = "paretoken", max_wait_s: float = 20) -> None:
+    def __init__(self, redis: Redis, *, prefix: str = PREFIX, max_wait_s: float = 20) -> None:
         if "{" in prefix:
             raise ValueError(
                 f"limiter prefix {prefix!r}: leave out '{{', it would end up in the keys' hash tag"
@@ -213,11 +213,6 @@ class Limiter:
         """Hand back the slot of a call that was not sent; once, and without harm for one that holds none."""
         await self._end(lane, request_id, "", "given_up", 0)
 
-    async def holders(self, lane: str) -> set[str]:
-        """The ids that hold a slot now."""
-        names = await self._answer(self._redis.hkeys(self._keys(lane)[2]), lane)
-        return {name.decode() if isinstance(name, bytes) else name for name in names}
-
     async def view(self, lane: str) -> LimiterView:
         """The lane as it is now. Changes nothing."""
         answer = await self._run(self._view, lane)
@@ -283,19 +278,18 @@ class Limiter:
             self._doors[lane].free.clear()
 
     async def _run(self, script: Any, lane: str, *args: int | str) -> Any:
-        return await self._answer(script(keys=self._keys(lane), args=args), lane)
-
-    def _keys(self, lane: str) -> list[str]:
-        return [f"{self._prefix}:{{{lane}}}:{part}" for part in ("lane", "flight", "held", "waiting")]
-
-    async def _answer(self, question: Awaitable[Any], lane: str) -> Any:
         try:
-            return await question
+            return await script(keys=lane_keys(lane, self._prefix), args=args)
         except (RedisError, OSError) as error:
             raise LimiterUnavailable(
                 f"the limiter got no answer from Redis for {lane} ({type(error).__name__}: {error}); nothing is "
                 "sent until it does. Check that the broker runs and that PARETOKEN_BROKER_URL names it."
             ) from error
+
+
+def lane_keys(lane: str, prefix: str = PREFIX) -> list[str]:
+    """A lane's keys in Redis; the third one's fields are the ids that hold a slot."""
+    return [f"{prefix}:{{{lane}}}:{part}" for part in ("lane", "flight", "held", "waiting")]
 
 
 def script_text(name: str) -> str:

@@ -3,11 +3,13 @@
 local id, tokens, result, told = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
 local MEMORY = 0.99           -- the ratio remembers about the last 100 calls ...
 local PRIOR = 4               -- ... and starts as if four calls had used all that was estimated
--- Each success forgives a part of a strike: failing again at once costs more and more, an odd 429 a second.
+-- A success forgives a part of a strike, so that an odd 429 costs a second and only those that follow each other more.
+-- Where limits are told a 429 is rarer and says less: one success forgives it, and it is calm again in half the time.
 local limited = lane.request_limit > 0 or lane.token_limit > 0
 local CALM, FORGIVE = limited and 30000 or 60000, limited and 1 or 1 / 10
--- Around the concurrency at which the last 429 came, growth is slow: most of the time is spent just below the limit.
-local NEAR, BEYOND, SLOW = 0.85, 1.1, 0.1
+-- Around the concurrency at which the last 429 came, growth is slow until it is calm: most of the time is spent just below
+-- a limit.
+local NEAR, BEYOND, SLOW = 0.85, 1.1, 0.25
 local MOST_STRIKES = 3        -- 1, 4, 16 s
 
 local function learn_ratio(held)
@@ -21,9 +23,10 @@ end
 -- wait for one), and not while much of it is unused.
 local function grow(held, in_flight)
   if held.reason ~= 'ok' or 2 * in_flight < lane.concurrency then return end
-  local step = now - lane.throttled_at > CALM and 1 or 1 / lane.concurrency
-  local close = lane.concurrency > NEAR * lane.peak and lane.concurrency < BEYOND * lane.peak
-  if close then step = SLOW / lane.concurrency end
+  local calm = now - lane.throttled_at > CALM
+  local near = lane.concurrency > NEAR * lane.peak and lane.concurrency < BEYOND * lane.peak
+  local step = 1 / lane.concurrency
+  if calm and not near then step = 1 elseif near and not calm then step = SLOW / lane.concurrency end
   lane.concurrency = math.min(MAX_CONCURRENCY, lane.concurrency + step)
 end
 

@@ -183,7 +183,7 @@ def test_a_limit_on_calls_in_flight_is_found(broker_url):
 
 
 def test_an_odd_refusal_is_not_taken_for_a_limit(broker_url):
-    """One call in 33 is refused whatever the load; 16-second cool-downs after each would leave 100 calls a minute."""
+    """One call in 33 is refused whatever the load. With ever longer cool-downs some 40 calls a minute were left."""
     gateway = Gateway(requests=10**9, tokens=10**9, latency_s=0.7, refuses=0.03, retry_after_s=0.3)
     load = Load(gateway=gateway, limits=Limits())
     load.run(broker_url)

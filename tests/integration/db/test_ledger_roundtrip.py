@@ -126,6 +126,32 @@ def everything(tmp_path: Path) -> list[dict[str, Any]]:
     return [*HISTORY, *texts, *usages]
 
 
+FOREIGN_KEYS = """
+SELECT format('SELECT count(*) FROM %s AS child WHERE child.%I IS NOT NULL '
+              'AND NOT EXISTS (SELECT FROM %s AS parent WHERE %s)',
+              con.conrelid::regclass, child.attname, con.confrelid::regclass,
+              (SELECT string_agg(format('parent.%I = child.%I', theirs.attname, ours.attname), ' AND ')
+               FROM unnest(con.conkey, con.confkey) AS pair (ours, theirs)
+               JOIN pg_attribute AS ours ON ours.attrelid = con.conrelid AND ours.attnum = pair.ours
+               JOIN pg_attribute AS theirs ON theirs.attrelid = con.confrelid AND theirs.attnum = pair.theirs)) AS query
+FROM pg_constraint AS con
+JOIN pg_attribute AS child ON child.attrelid = con.conrelid AND child.attnum = con.conkey[1]
+WHERE con.contype = 'f'"""
+
+
+def test_every_key_of_an_import_refers_to_a_row_though_they_are_not_checked(
+    connection: Connection, tmp_path: Path, everything: list[dict[str, Any]]
+) -> None:
+    imported(connection, write_lines(tmp_path / "l.jsonl", everything))
+    [role] = connection.execute("SELECT current_setting('session_replication_role') AS role").fetchall()
+    assert role["role"] == "origin"
+    queries = [row["query"] for row in connection.execute(FOREIGN_KEYS).fetchall()]
+    assert len(queries) > 15
+    for query in queries:
+        [orphans] = connection.execute(query).fetchall()
+        assert orphans["count"] == 0, query
+
+
 @pytest.mark.parametrize("name", ["l.jsonl", "l.jsonl.gz", "l.csv", "l.csv.gz", "l.parquet"])
 def test_what_goes_in_comes_out_again(
     connection: Connection, tmp_path: Path, everything: list[dict[str, Any]], name: str

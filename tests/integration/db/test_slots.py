@@ -1,47 +1,108 @@
 """Slots of the limiter whose call nobody makes any more."""
 
 import asyncio
+from collections.abc import AsyncIterator
 
+import pytest
+import redis
 from redis.asyncio import Redis
 
 from db import dispatch
-from scheduler.slots import Slots
+from db.runs import cancel_run
+from scheduler.slots import GRACE_S, Slots
 from tests.integration.db.conftest import MakeStore
-from workers.limiter import Limiter, Limits
+from tests.store import Store
+from workers.limiter import Limiter, Limits, lane_keys
 
-LIMITS = Limits(concurrency=8)
+LIMITS = Limits(concurrency=8, tokens_per_minute=600_000)
 
 
-async def test_a_slot_is_freed_when_two_looks_find_nobody_at_work_under_its_ticket(
-    make_store: MakeStore, broker_url: str
-) -> None:
-    store = make_store(samples=3)
-    for number in (1, 2, 3):
-        await store.to("claimed", number)
-    at_work, settled, lost = (f"{job['id']}:{job['dispatch_no']}" for job in store.jobs())
-    earlier, foreign = at_work.replace(":1", ":0"), "somebody else's"
-    slots = Slots(store.connection, broker_url=broker_url)
-    [lane] = dispatch.lane_names(store.connection)
-    async with Redis.from_url(broker_url) as redis:
-        limiter = Limiter(redis)
-        for ticket in (at_work, settled, lost, earlier, foreign):
-            await limiter.acquire(lane, ticket, 10, LIMITS, lease_s=600)
+class Looks:
+    """Looks of a scheduler at times of the test's own, and who holds a slot after each."""
 
-        # As at the settlement: Postgres knows first, and the worker's word to the limiter is under way.
-        await store.start(2)
-        await store.settle(2)
-        store.rows(
-            "UPDATE job SET state = 'pending', worker = NULL WHERE id = %(id)s RETURNING id",
-            id=store.job(3)["id"],
+    def __init__(self, store: Store, broker_url: str, client: Redis) -> None:
+        self.now_s = 0.0
+        [self.lane] = dispatch.lane_names(store.connection)
+        self.limiter = Limiter(client)
+        self._client = client
+        self._slots = Slots(
+            store.connection,
+            redis.Redis.from_url(broker_url),
+            broker_url=broker_url,
+            clock=lambda: self.now_s,
         )
-        assert await asyncio.to_thread(slots.look) == 0
-        await limiter.settle(lane, settled, tokens=10, result="ok")
-        assert await asyncio.to_thread(slots.look) == 2
-        assert await limiter.holders(lane) == {at_work, foreign}
-        assert await asyncio.to_thread(slots.look) == 0
-        assert (await limiter.view(lane)).in_flight == 2
+
+    async def at(self, now_s: float) -> set[str]:
+        self.now_s = now_s
+        await asyncio.to_thread(self._slots.look)
+        return await self.held()
+
+    async def held(self) -> set[str]:
+        return {ticket.decode() for ticket in await self._client.hkeys(lane_keys(self.lane)[2])}
+
+    async def take(self, *tickets: str) -> None:
+        for ticket in tickets:
+            assert (await self.limiter.acquire(self.lane, ticket, 10, LIMITS, lease_s=600)).granted
 
 
-async def test_without_a_broker_no_slot_is_freed_and_nothing_breaks(make_store: MakeStore) -> None:
-    store = make_store()
-    assert await asyncio.to_thread(Slots(store.connection, broker_url="redis://127.0.0.1:1").look) == 0
+@pytest.fixture
+async def client(broker_url: str) -> AsyncIterator[Redis]:
+    async with Redis.from_url(broker_url) as client:
+        yield client
+
+
+def ticket(store: Store, number: int) -> str:
+    job = store.job(number)
+    return f"{job['id']}:{job['dispatch_no']}"
+
+
+async def test_a_slot_is_freed_when_for_a_while_nobody_was_at_work_under_its_ticket(
+    make_store: MakeStore, broker_url: str, client: Redis
+) -> None:
+    store = make_store(samples=4)
+    for number, state in enumerate(("claimed", "started", "answered", "claimed"), start=1):
+        await store.to(state, number)
+    claimed, in_flight, settled, lost = (ticket(store, number) for number in (1, 2, 3, 4))
+    earlier, foreign = f"{store.job(1)['id']}:0", ("somebody else's", "²:1", f"{10**30}:1")
+    looks = Looks(store, broker_url, client)
+    await looks.take(claimed, in_flight, settled, lost, earlier, *foreign)
+    store.rows(
+        "UPDATE job SET state = 'pending', worker = NULL WHERE id = %(id)s RETURNING id",
+        id=store.job(4)["id"],
+    )
+
+    everybody = {claimed, in_flight, settled, lost, earlier, *foreign}
+    assert await looks.at(0) == everybody
+    # The worker of the settled one tells the limiter what was used, a moment after Postgres.
+    await looks.limiter.settle(looks.lane, settled, tokens=7, result="ok")
+    assert await looks.at(GRACE_S - 0.1) == everybody - {settled}
+    before = (await looks.limiter.view(looks.lane)).tokens_level
+    assert await looks.at(GRACE_S + 1) == {claimed, in_flight, *foreign}
+    assert (await looks.limiter.view(looks.lane)).in_flight == 5
+    # Freed, and charged all the same: nobody knows what became of them.
+    assert (await looks.limiter.view(looks.lane)).tokens_level == pytest.approx(before, abs=9)
+    assert await looks.at(10 * GRACE_S) == {claimed, in_flight, *foreign}
+
+
+async def test_a_slot_that_found_its_holder_meanwhile_is_not_freed(
+    store: Store, broker_url: str, client: Redis
+) -> None:
+    await store.to("queued")
+    looks = Looks(store, broker_url, client)
+    await looks.take(ticket(store, 1))
+    await looks.at(0)
+    await store.claim()
+    await looks.at(GRACE_S / 2)
+    store.rows("UPDATE job SET state = 'pending', worker = NULL RETURNING id")
+    assert await looks.at(GRACE_S + 1) == {ticket(store, 1)}
+
+
+async def test_the_lane_of_a_run_that_is_over_is_left_alone(
+    store: Store, broker_url: str, client: Redis
+) -> None:
+    await store.to("started")
+    looks = Looks(store, broker_url, client)
+    await looks.take(ticket(store, 1))
+    cancel_run(store.connection, run=store.run)
+    for number in range(3):
+        assert await looks.at(number * GRACE_S) == {ticket(store, 1)}
