@@ -14,7 +14,7 @@ from tests.integration.db.conftest import MakeStore
 from tests.store import Store
 from workers.limiter import Limiter, Limits, lane_keys
 
-LIMITS = Limits(concurrency=8, tokens_per_minute=600_000)
+LIMITS = Limits(concurrency=8)
 
 
 class Looks:
@@ -76,11 +76,8 @@ async def test_a_slot_is_freed_when_for_a_while_nobody_was_at_work_under_its_tic
     # The worker of the settled one tells the limiter what was used, a moment after Postgres.
     await looks.limiter.settle(looks.lane, settled, tokens=7, result="ok")
     assert await looks.at(GRACE_S - 0.1) == everybody - {settled}
-    before = (await looks.limiter.view(looks.lane)).tokens_level
     assert await looks.at(GRACE_S + 1) == {claimed, in_flight, *foreign}
     assert (await looks.limiter.view(looks.lane)).in_flight == 5
-    # Freed, and charged all the same: nobody knows what became of them.
-    assert (await looks.limiter.view(looks.lane)).tokens_level == pytest.approx(before, abs=9)
     assert await looks.at(10 * GRACE_S) == {claimed, in_flight, *foreign}
 
 
