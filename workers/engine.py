@@ -220,6 +220,10 @@ class Engine:
         failpoints.reach("call_started")
         outcome = await self._call(send, start.lease_no)
         failpoints.reach("answered")
+        throttled = outcome.whole.disposition is Disposition.THROTTLED
+        if throttled:
+            # At once: until the limiter knows, it lets others go, who are refused too.
+            await self._admission.report(lane, ticket, outcome.whole)
         # Before the settlement gives the job back: the dispatcher must find the run paused by then.
         await self._consequences(job, run, outcome)
         price = run.prices.get(request.model)
@@ -228,7 +232,8 @@ class Engine:
         failpoints.reach("settled")
         if self._metrics:
             self._metrics.settled(request.model, outcome.whole, cost_usd=settlement.whole_cost_usd)
-        await self._admission.report(lane, ticket, outcome.whole)
+        if not throttled:
+            await self._admission.report(lane, ticket, outcome.whole)
 
     def _sender(self, job: Claimed, run: RunContext, request: Request, task: TaskContext) -> Sender:
         """What makes the call: the gateway's client, or a program of the strategy's own."""

@@ -26,9 +26,10 @@ varies: the headroom of 6 % is for it. A sudden change of mix shows until the fi
 gateway that counts `max_tokens` answers 429, and is then obeyed.
 
 **Concurrency** adapts between 1 and 1024, starting at 8. A success that waited for no limit, with at least half
-of the slots in use, adds 1/c, or 1 when the last 429 is a minute old (half a minute in a lane with limits); a 429
-takes it to 0.7 c, once per cool-down and duration of a call. From 0.85 to 1.1 times the c of the last such 429 it
-grows by 1/4c, or 1/c when that 429 is a minute old: it stays long just below a limit that is there.
+of the slots in use, adds 1/c, or 1 when the last cool-down is over for a minute (half a minute in a lane with limits).
+A 429 takes it to 0.7 c, once per cool-down and duration of a call, and to half of that where the told wait is half a
+minute or longer. From 0.85 to 1.1 times what 0.7 was taken of, it grows by 1/4c, or 1/c when the cool-down is over
+for a minute: it stays long just below a limit that is there.
 
 **Cool-downs** stop everybody: slots still held move back by their length, new ones come after them, and calls
 leave them in single file. Where 429s name no time, or a short one, they last 1 s, and 4 and 16 s when the calls

@@ -23,7 +23,7 @@ end
 -- wait for one), and not while much of it is unused.
 local function grow(held, in_flight)
   if held.reason ~= 'ok' or 2 * in_flight < lane.concurrency then return end
-  local calm = now - lane.throttled_at > CALM
+  local calm = now - math.max(lane.throttled_at, lane.cool) > CALM
   local near = lane.concurrency > NEAR * lane.peak and lane.concurrency < BEYOND * lane.peak
   local step = 1 / lane.concurrency
   if calm and not near then step = 1 elseif near and not calm then step = SLOW / lane.concurrency end
@@ -39,9 +39,11 @@ local function succeed(held, in_flight)
 end
 
 -- One cut per cool-down (the 429s of calls that were already under way belong to the same one) and per duration of
--- a call: so long a cut takes to show.
+-- a call: so long a cut takes to show. Who is told to wait for half a minute or more has sent a minute's calls in the
+-- other half, with twice the concurrency that it takes.
 local function cut()
   if now < lane.cut_at + lane.hold then return end
+  if told >= 30000 then lane.concurrency = math.max(1, lane.concurrency / 2) end
   lane.cut_at, lane.peak, lane.concurrency = now, lane.concurrency, math.max(1, lane.concurrency * 0.7)
 end
 
