@@ -72,7 +72,7 @@ def analyze(
     from analysis.report import Wanted, write_report
     from analysis.sources import column_map, read_table
     from analysis.weighting import Weighting
-    from paretoken.reporting import folder, show
+    from paretoken.reporting import folder, show_files, show_result
 
     options = Options(
         weighting=Weighting(weight=weight, ties=ties, clip=clip),
@@ -107,8 +107,9 @@ def analyze(
         rankings=found.rankings,
         options=options,
         wanted=Wanted(page=page, parquet=parquet, title="Analysis of files", provenance=_provenance(paths)),
+        analysed=show_result,
     )
-    show(summary)
+    show_files(summary)
     if summary.refusal and (outcomes or rankings or comparisons):
         raise NotIdentifiedError(summary.refusal)
 

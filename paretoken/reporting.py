@@ -12,6 +12,7 @@ from paretoken.errors import InputError
 
 if TYPE_CHECKING:
     import polars as pl
+    from rich.console import Console
     from rich.table import Table
 
     from analysis.options import Options
@@ -189,19 +190,39 @@ def options(experiment: Mapping[str, Any]) -> "Options":
 
 def show(summary: "ReportSummary", *, simulated: bool = False, more: Sequence[str] = ()) -> None:
     """The scaling table, what to know about it, and where the files are (`more` of them), on standard output."""
+    show_result(summary, simulated=simulated)
+    show_files(summary, more=more)
+
+
+def _console() -> "Console":
     from rich.console import Console
+
+    # A pipe has no width of its own; a table that is cut to 80 columns says nothing.
+    return Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_PIPE, highlight=False)
+
+
+def show_result(summary: "ReportSummary", *, simulated: bool = False) -> None:
+    """The scaling table and what to know about it."""
     from rich.text import Text
 
     from analysis.report.scaling_table import SIMULATED
     from analysis.safetext import terminal_text
 
-    # A pipe has no width of its own; a table that is cut to 80 columns says nothing.
-    console = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_PIPE, highlight=False)
+    console = _console()
     if simulated:
         console.print(Text(SIMULATED))
     console.print(table(summary.rows, width=console.width))
     for line in (*summary.notes, *summary.warnings):
         console.print(Text(terminal_text(line)))
+    # Into a pipe too: whoever waits for the charts can read meanwhile.
+    console.file.flush()
+
+
+def show_files(summary: "ReportSummary", *, more: Sequence[str] = ()) -> None:
+    """Where the files are, `more` of them."""
+    from rich.text import Text
+
+    console = _console()
     if summary.files:
         out = summary.files[0].parent
         names = [*more, *(path.name for path in summary.files if path.parent == out)]

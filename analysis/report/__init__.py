@@ -1,8 +1,8 @@
 """Reports: the only part of `analysis` that writes files. Each file is there as a whole or not at all."""
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,7 @@ def write_report(
     compared_by: str = "",
     options: Options | None = None,
     wanted: Wanted | None = None,
+    analysed: Callable[[ReportSummary], None] = lambda summary: None,
 ) -> ReportSummary:
     """Analyse and write everything into the folder `out`; files of a former report there go.
 
@@ -64,6 +65,7 @@ def write_report(
         out: made if it is not there.
         outcomes, calls, strategies, comparisons, rankings, judges, compared_by, options: as `study.study` takes them.
         wanted: what is written besides the tables.
+        analysed: told the result, without files, when the tables are written; to draw the charts takes longer.
 
     Raises:
         AnalysisError: one line for the user.
@@ -79,11 +81,12 @@ def write_report(
         compared_by=compared_by,
         options=options or Options(),
     )
-    return write_study(out, found, wanted or Wanted())
+    return _write_study(out, found, wanted or Wanted(), analysed)
 
 
-def write_study(out: Path, found: Study, wanted: Wanted) -> ReportSummary:
-    """Write the files of an analysis that is done."""
+def _write_study(
+    out: Path, found: Study, wanted: Wanted, analysed: Callable[[ReportSummary], None]
+) -> ReportSummary:
     rows, notes, warnings = scaling_rows(found), cautions.notes(found), cautions.warnings(found)
     markdown = scaling_markdown(found, notes=notes, warnings=warnings, simulated=wanted.simulated)
     files = (
@@ -95,10 +98,12 @@ def write_study(out: Path, found: Study, wanted: Wanted) -> ReportSummary:
     )
     if wanted.parquet:
         files += tuple(write_parquet(out / f"{name}.parquet", table) for name, table in found.tables.items())
+    summary = ReportSummary(files=(), rows=rows, notes=notes, warnings=warnings, refusal=found.refusal)
+    analysed(summary)
     if wanted.page:
         files += _write_page(out, found, wanted, rows=rows, notes=notes, warnings=warnings)
     files += (renew(out, files),)
-    return ReportSummary(files=files, rows=rows, notes=notes, warnings=warnings, refusal=found.refusal)
+    return replace(summary, files=files)
 
 
 def _write_page(

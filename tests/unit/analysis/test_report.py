@@ -180,3 +180,15 @@ def test_nothing_is_left_behind_when_a_table_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(FrameError):
         small(tmp_path, [*TWO, TWO[0]])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_result_is_told_before_the_charts_are_drawn(tmp_path: Path) -> None:
+    told: list[tuple[ReportSummary, bool, bool]] = []
+
+    def analysed(summary: ReportSummary) -> None:
+        told.append((summary, (tmp_path / "elo_table.csv").exists(), (tmp_path / "report.html").exists()))
+
+    rows = [("t1", "a", 1, True), ("t1", "b", 1, False), ("t2", "a", 1, False), ("t2", "b", 1, True)]
+    summary = write_report(tmp_path, outcomes=trials(rows), calls=no_calls(), analysed=analysed)
+    assert [(replace(summary, files=()), True, False)] == told
+    assert tmp_path / "report.html" in summary.files
