@@ -122,7 +122,8 @@ def release_lost(connection: Connection) -> list[tuple[int, str]]:
 
 def lane_names(connection: Connection) -> list[str]:
     """The lanes of running runs, as the limiter knows them."""
-    return [row["lane_name"] for row in connection.execute(SQL["lane_names"]).fetchall()]
+    lanes = connection.execute(SQL["lanes_at_work"], {"most": None}).fetchall()
+    return [row["lane_name"] for row in lanes]
 
 
 def tickets_of_nobody(connection: Connection, tickets: Mapping[str, tuple[int, int]]) -> set[str]:

@@ -15,7 +15,7 @@ import redis
 from db import dispatch
 from db.connection import Connection
 from scheduler.lanes import Slot, free_slots
-from workers.limiter import lane_keys
+from workers.limiter import lane_key
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class Slots:
         lanes = dispatch.lane_names(self._connection)
         with self._broker.pipeline(transaction=False) as pipeline:
             for lane in lanes:
-                pipeline.hkeys(lane_keys(lane)[2])
+                pipeline.hkeys(lane_key(lane, "held"))
             tickets = pipeline.execute()
         return [
             (lane, ticket.decode("utf-8", "replace"))
@@ -71,7 +71,10 @@ class Slots:
 
     def _of_nobody(self, held: list[Slot]) -> list[Slot]:
         # Whatever else stands there is not one of our workers'.
-        tickets = {ticket: match for _, ticket in held if (match := _TICKET.fullmatch(ticket))}
-        jobs = {ticket: (int(match[1]), int(match[2])) for ticket, match in tickets.items()}
+        jobs = {
+            ticket: (int(match[1]), int(match[2]))
+            for _, ticket in held
+            if (match := _TICKET.fullmatch(ticket))
+        }
         abandoned = dispatch.tickets_of_nobody(self._connection, jobs) if jobs else set()
         return [slot for slot in held if slot[1] in abandoned]

@@ -56,6 +56,8 @@ Reason = Literal["ok", "requests", "tokens", "concurrency", "cool_down"]
 Result = Literal["ok", "throttled", "other"]
 
 PREFIX = "paretoken"
+LANE_PARTS = ("lane", "flight", "held", "waiting")
+"""What a lane's state consists of; `held` has a field for each id that holds a slot (`limiter_state.lua`)."""
 SHORT_WAIT_S = 0.05
 """After so short a wait `turn` does not ask again: a cool-down begun in it counts as just missed."""
 YIELD_SHARE = 1 / 8
@@ -280,7 +282,8 @@ class Limiter:
 
     async def _run(self, script: Any, lane: str, *args: int | str) -> Any:
         try:
-            return await script(keys=lane_keys(lane, self._prefix), args=args)
+            keys = [lane_key(lane, part, self._prefix) for part in LANE_PARTS]
+            return await script(keys=keys, args=args)
         except (RedisError, OSError) as error:
             raise LimiterUnavailable(
                 f"the limiter got no answer from Redis for {lane} ({type(error).__name__}: {error}); nothing is "
@@ -288,9 +291,9 @@ class Limiter:
             ) from error
 
 
-def lane_keys(lane: str, prefix: str = PREFIX) -> list[str]:
-    """A lane's keys in Redis; the third one's fields are the ids that hold a slot."""
-    return [f"{prefix}:{{{lane}}}:{part}" for part in ("lane", "flight", "held", "waiting")]
+def lane_key(lane: str, part: str, prefix: str = PREFIX) -> str:
+    """The Redis key of one of `LANE_PARTS`."""
+    return f"{prefix}:{{{lane}}}:{part}"
 
 
 def script_text(name: str) -> str:

@@ -9,7 +9,8 @@ WHERE run.state IN ('running', 'paused') AND job.state IN ('pending', 'queued', 
 GROUP BY job.state;
 
 -- name: lanes_at_work
--- The lanes of running runs, with the seconds for which their gateway asked everybody to wait.
+-- The lanes of running runs, `most` of them or all (NULL), as the limiter names them, with the seconds for which their
+-- gateway asked everybody to wait.
 SELECT DISTINCT lane.id AS lane, lane.model,
        concat_ws(':', lane.endpoint, lane.key_fingerprint, lane.model) AS lane_name,
        greatest(coalesce(extract(epoch FROM lane.hold_until - now()), 0), 0)::float8 AS hold_s

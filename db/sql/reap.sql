@@ -63,9 +63,3 @@ SELECT ticket FROM unnest(%(tickets)s::text[], %(jobs)s::bigint[], %(dispatch_no
   AS held (ticket, job, dispatch_no)
 WHERE NOT EXISTS (
   SELECT FROM job WHERE job.id = held.job AND job.dispatch_no = held.dispatch_no AND job.state = 'running');
-
--- name: lane_names
--- As the limiter knows the lanes of running runs.
-SELECT DISTINCT concat_ws(':', lane.endpoint, lane.key_fingerprint, lane.model) AS lane_name
-FROM run JOIN run_lane ON run_lane.run = run.id JOIN lane ON lane.id = run_lane.lane
-WHERE run.state = 'running' ORDER BY lane_name;

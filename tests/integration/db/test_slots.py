@@ -12,7 +12,7 @@ from db.runs import cancel_run
 from scheduler.slots import GRACE_S, Slots
 from tests.integration.db.conftest import MakeStore
 from tests.store import Store
-from workers.limiter import Limiter, Limits, lane_keys
+from workers.limiter import Limiter, Limits, lane_key
 
 LIMITS = Limits(concurrency=8)
 
@@ -38,7 +38,7 @@ class Looks:
         return await self.held()
 
     async def held(self) -> set[str]:
-        return {ticket.decode() for ticket in await self._client.hkeys(lane_keys(self.lane)[2])}
+        return {ticket.decode() for ticket in await self._client.hkeys(lane_key(self.lane, "held"))}
 
     async def take(self, *tickets: str) -> None:
         for ticket in tickets:
