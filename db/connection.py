@@ -1,11 +1,10 @@
-"""Connections to Postgres: one-off, pooled for threads, pooled for an event loop."""
+"""Connections to Postgres, and what its sessions of a run obey. Pools for an event loop: `db.pool`."""
 
 import re
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 from psycopg.rows import DictRow, dict_row
-from psycopg_pool import AsyncConnectionPool
 
 from db.errors import DatabaseUnreachable
 
@@ -22,7 +21,6 @@ CONNECT_OPTIONS: dict[str, Any] = {
     "keepalives_count": 4,
 }
 
-_RECONNECT_S = 4.0
 # A process that is frozen in the middle of a transaction holds its locks, and the scheduler would wait for it. The
 # second, from Postgres 17 on, also ends one whose statements have arrived in part.
 _ASLEEP = "SET idle_in_transaction_session_timeout = '10s'"
@@ -56,28 +54,10 @@ def connect(database_url: str, *, application: str = "paretoken") -> Connection:
 
 def never_hold_locks_asleep(connection: Connection) -> None:
     """Let Postgres end this session should it fall asleep in a transaction; for processes of a run."""
-    connection.execute(_ASLEEP)
-    if connection.info.server_version >= _HALF_SENT_FROM:
-        connection.execute(_HALF_SENT)
+    for setting in guards_against_sleep(connection.info.server_version):
+        connection.execute(setting)
 
 
-async def _configure(connection: AsyncConnection) -> None:
-    await connection.execute(_ASLEEP)
-    if connection.info.server_version >= _HALF_SENT_FROM:
-        await connection.execute(_HALF_SENT)
-
-
-def pool(database_url: str, *, size: int, application: str) -> AsyncConnectionPool[AsyncConnection]:
-    """A closed pool of `size` autocommit connections for one event loop; open it with `await pool.open()`."""
-    return AsyncConnectionPool(
-        database_url,
-        min_size=1,
-        max_size=size,
-        open=False,
-        # Its back-off doubles without a bound, so that after a minute's outage it would not look for a minute: leases
-        # would be over long since. Given up, a connection is tried anew as soon as somebody wants one.
-        reconnect_timeout=_RECONNECT_S,
-        configure=_configure,
-        kwargs={"autocommit": True, "application_name": application, **CONNECT_OPTIONS},
-        connection_class=psycopg.AsyncConnection[DictRow],
-    )
+def guards_against_sleep(server_version: int) -> list[LiteralString]:
+    """The statements that make Postgres of this version end a session that fell asleep in a transaction."""
+    return [_ASLEEP, _HALF_SENT] if server_version >= _HALF_SENT_FROM else [_ASLEEP]

@@ -79,7 +79,7 @@ def plan(
 def _continue(
     connection: Connection, loaded: LoadedExperiment, *, key_fingerprint: str, base_url: str | None
 ) -> Plan:
-    found = connection.execute(SQL["find_run"], {"run_id": loaded.run_id}).fetchone()
+    found = connection.execute(SQL["planned_run"], {"run_id": loaded.run_id}).fetchone()
     assert found is not None
     if found["experiment"].get("imported"):
         raise RunChanged(

@@ -19,7 +19,7 @@ import psycopg
 import redis.asyncio
 
 from db import work
-from db.connection import pool
+from db.pool import pool
 from db.work import CallStart, Claimed
 from workers import failpoints
 from workers.admission import Admission

@@ -8,8 +8,13 @@ VALUES (%(run_id)s, %(source_platform)s, %(base_url)s, %(experiment)s, %(experim
 ON CONFLICT (run_id) DO NOTHING
 RETURNING id;
 
+-- name: planned_run
+-- As it was planned, with the digest of each task.
+SELECT id, experiment, experiment_hash, key_fingerprint FROM run WHERE run_id = %(run_id)s;
+
 -- name: find_run
-SELECT id, run_id, source_platform, base_url, state, reason, experiment, experiment_hash, prompts_hash,
+-- Without the digests, which of ten thousand tasks are megabytes.
+SELECT id, run_id, source_platform, base_url, state, reason, experiment - 'tasks' AS experiment, experiment_hash, prompts_hash,
        key_fingerprint, simulated, judgings, created_at, finished_at
 FROM run WHERE run_id = %(run_id)s;
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from db.connection import Connection, pool
+from db.connection import Connection
+from db.pool import pool
 from paretoken.simulator import SimulatedGateway
 from tests.faults.runs import begin
 from workers.advancing import Advancer

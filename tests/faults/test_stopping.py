@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from db.connection import AWAY, Connection, pool
+from db.connection import AWAY, Connection
+from db.pool import pool
 from paretoken.simulator import SimulatedGateway
 from tests.faults.invariants import check
 from tests.faults.processes import Cast, freeze, thaw, until, wait_until_frozen

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from db.connection import Connection, pool
+from db.connection import Connection
+from db.pool import pool
 from scheduler.experiment import load
 from scheduler.plan import plan
 from tests.experiments import write_experiment
