@@ -28,7 +28,8 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from paretoken.servers.binaries import find_valkey
-from workers.limiter import Limiter, Limits
+from workers.limiter import Limiter
+from workers.limits import Limits
 
 REQUESTS, TOKENS = 600, 200_000
 LANE = "127.0.0.1:gateway:key:model"

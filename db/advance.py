@@ -1,13 +1,12 @@
 """Advancing trials: lease what is due, read what came back, commit what follows."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from db.connection import AsyncConnection
 from db.queries import SQL
-from db.text import escape_json, to_database, unescape_json
+from db.text import database_json, unescape_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,25 +143,15 @@ async def commit(
             await connection.execute(SQL["add_files"], _file_arrays(files))
         if reruns:
             await connection.execute(
-                SQL["rerun_trials"], {"items": json.dumps([_rerun_item(rerun) for rerun in reruns])}
+                SQL["rerun_trials"], {"items": database_json([vars(rerun) for rerun in reruns])}
             )
             await connection.execute(SQL["add_openings"], {"trials": [rerun.trial for rerun in reruns]})
         if jobs:
-            await connection.execute(
-                SQL["add_rounds"], {"items": json.dumps([_job_item(job) for job in jobs])}
-            )
+            await connection.execute(SQL["add_rounds"], {"items": database_json([vars(job) for job in jobs])})
         if finished:
             await connection.execute(
-                SQL["finish_trials"], {"items": json.dumps([_trial_item(trial) for trial in finished])}
+                SQL["finish_trials"], {"items": database_json([vars(trial) for trial in finished])}
             )
-
-
-def _job_item(job: NextJob) -> dict[str, Any]:
-    return {**vars(job), "request": escape_json(job.request)}
-
-
-def _rerun_item(rerun: RerunTrial) -> dict[str, Any]:
-    return {**vars(rerun), "checks": escape_json(rerun.checks)}
 
 
 def _file_arrays(files: Sequence[WrittenFile]) -> dict[str, Any]:
@@ -171,14 +160,4 @@ def _file_arrays(files: Sequence[WrittenFile]) -> dict[str, Any]:
         "versions": [file.version for file in files],
         "names": [file.name for file in files],
         "contents": [file.content for file in files],
-    }
-
-
-def _trial_item(trial: FinishedTrial) -> dict[str, Any]:
-    return {
-        **vars(trial),
-        "reason": trial.reason and to_database(trial.reason),
-        "answer": None if trial.answer is None else to_database(trial.answer),
-        "detail": escape_json(trial.detail),
-        "checks": escape_json(trial.checks),
     }

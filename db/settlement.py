@@ -1,12 +1,11 @@
 """What is written when a call is over: its outcome and what follows for its job, and their form for Postgres."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from analysis.usage import UNKNOWN_USAGE, Usage
 from db.connection import Row
-from db.text import escape_json, to_database
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,29 +63,25 @@ class Settlement:
         return None if None in costs else sum(cost for cost in costs if cost is not None)
 
 
-_APART = ("trial", "judging", "usage", "raw_usage", "tool_calls", "later_turns", "files")
+_APART = ("trial", "judging", "usage", "raw_usage", "later_turns", "files")
 _PLAIN = [name for name in Settlement.__dataclass_fields__ if name not in _APART]
 
 
 def item_of(settlement: Settlement) -> Row:
-    """The settlement as an item of `settle_calls`: JSON that Postgres can hold."""
+    """The settlement as an item of `settle_calls`."""
     row = {name: getattr(settlement, name) for name in _PLAIN}
-    row |= asdict(settlement.usage)
-    row["usage"] = escape_json(settlement.raw_usage)
-    row["tool_calls"] = escape_json(settlement.tool_calls)
+    row |= vars(settlement.usage)
+    row["usage"] = settlement.raw_usage
     row["later_turns"] = [_turn(number, turn) for number, turn in enumerate(settlement.later_turns, start=2)]
-    for name in ("message", "content", "response_id", "finish_reason"):
-        if row[name] is not None:
-            row[name] = to_database(row[name])
     return row
 
 
 def _turn(number: int, turn: LaterTurn) -> Row:
-    return asdict(turn.usage) | {
+    return vars(turn.usage) | {
         "turn": number,
-        "usage": escape_json(turn.raw_usage),
+        "usage": turn.raw_usage,
         "cost_usd": turn.cost_usd,
-        "content": None if turn.content is None else to_database(turn.content),
+        "content": turn.content,
     }
 
 

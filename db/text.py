@@ -5,6 +5,7 @@ halves of a surrogate pair, which a stream may have cut apart, become the one ch
 tell them from it.
 """
 
+import json
 import re
 from collections.abc import Mapping
 
@@ -68,6 +69,11 @@ def json_to_database(line: bytes) -> bytes:
     if b"\\u" not in line and MARK_BYTES not in line:
         return line
     return _UNFIT_IN_JSON.sub(_escaped, line)
+
+
+def database_json(value: object) -> str:
+    """A JSON value as the text of it that a jsonb column takes."""
+    return json_to_database(json.dumps(value).encode()).decode()
 
 
 def _escaped(found: re.Match[bytes]) -> bytes:

@@ -3,7 +3,6 @@
 Every move is a batch: one item a job, each with its own guard and its own result, in one transaction.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from db.connection import AsyncConnection, Row
 from db.queries import SQL
 from db.settlement import Settlement, file_arrays, item_of
-from db.text import from_database
+from db.text import database_json, from_database
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,7 +172,8 @@ async def commit(
         await connection.execute(SQL["lock_jobs"], {"jobs": jobs})
         if settlements:
             await connection.execute(
-                SQL["settle_calls"], {"owner": worker, "items": json.dumps([item_of(s) for s in settlements])}
+                SQL["settle_calls"],
+                {"owner": worker, "items": database_json([item_of(s) for s in settlements])},
             )
             if any(settlement.files for settlement in settlements):
                 await connection.execute(SQL["keep_files"], file_arrays(settlements))

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from db.connection import Connection
 from db.queries import SQL
 from scheduler.lanes import lane_views
-from workers.limiter import LimiterView
+from workers.limits import LimiterView
 
 # Below so much nobody would call it a wait.
 _NOTABLE_S = 1.0

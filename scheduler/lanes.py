@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 import redis.asyncio
 from redis.exceptions import RedisError
 
-from workers.limiter import Limiter, LimiterUnavailable, LimiterView
+from workers.limiter import Limiter
+from workers.limits import LimiterUnavailable, LimiterView
 
 Slot = tuple[str, str]
 """(Name of a lane, ticket of a call)."""

@@ -20,7 +20,7 @@ from db.queries import SQL
 from scheduler.lanes import lane_views
 from scheduler.reaper import Rescued
 from workers.app import QUEUE
-from workers.limiter import LimiterView
+from workers.limits import LimiterView
 from workers.metrics import LabelValues
 
 MOST_LANES = 50

@@ -14,7 +14,7 @@ from db.connection import Connection
 from scheduler.slots import Slots
 from workers import failpoints
 from workers.app import QUEUE
-from workers.limiter import LimiterUnavailable
+from workers.limits import LimiterUnavailable
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,8 @@ from redis.asyncio import Redis
 from db.work import Claimed
 from workers.context import RunContext
 from workers.gateway import Disposition, Outcome, Request
-from workers.limiter import Limiter, LimiterUnavailable
+from workers.limiter import Limiter
+from workers.limits import LimiterUnavailable
 from workers.reservation import estimated_tokens
 from workers.settling import may_be_paid
 from workers.waiting import unless
@@ -30,6 +31,7 @@ class Admission:
         self._limiter = Limiter(broker, max_wait_s=MAX_WAIT_S)
         self._lease_s = lease_s
         self._stopped = stopped
+        stopped.add_done_callback(lambda _: self._limiter.stop())
 
     async def ask(
         self, job: Claimed, run: RunContext, request: Request, lane: str, ticket: str
@@ -39,15 +41,12 @@ class Admission:
         lease_s = run.deadline_s(job.strategy) + MAX_WAIT_S + self._lease_s
         while not self._stopped.done():
             try:
-                decision = await unless(
-                    self._stopped, self._limiter.turn(lane, ticket, tokens, run.limits, lease_s)
-                )
+                decision = await self._limiter.turn(lane, ticket, tokens, run.limits, lease_s)
             except LimiterUnavailable as error:
                 log.warning("%s", error)
                 await unless(self._stopped, asyncio.sleep(_RETRY_S))
                 continue
-            if decision is not None:
-                return None if decision.granted else decision.wait_s
+            return None if decision.granted else decision.wait_s
         return 0.0
 
     async def give_up(self, lane: str, ticket: str) -> None:

@@ -6,6 +6,7 @@ Strategies, tools and checks run outside any transaction. Whatever a vanished wo
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import psycopg
 from psycopg_pool import AsyncConnectionPool
@@ -14,8 +15,8 @@ from db import advance
 from db.advance import DueTrial, FinishedTrial, JobResult
 from db.connection import AsyncConnection
 from workers import failpoints
-from workers.context import Contexts, TaskContext
-from workers.step import Step, next_step
+from workers.context import Contexts, RunContext, TaskContext
+from workers.step import Step, is_quick, next_step
 
 log = logging.getLogger(__name__)
 
@@ -79,27 +80,18 @@ class Advancer:
             replies = await advance.read_replies(connection, due)
             files = await advance.read_files(connection, due)
         tasks = await self._contexts.tasks([trial.task for trial in due])
-        steps = await asyncio.gather(
-            *(self._step(trial, tasks[trial.task], replies[trial.trial], files[trial.trial]) for trial in due)
-        )
-        await self._commit(steps)
+        cases = [
+            _Case(
+                trial=trial,
+                run=await self._contexts.run(trial.run),
+                task=tasks[trial.task],
+                results=replies[trial.trial],
+                written=files[trial.trial],
+            )
+            for trial in due
+        ]
+        await self._commit(await _steps(cases))
         return len(due)
-
-    async def _step(
-        self,
-        trial: DueTrial,
-        task: TaskContext,
-        results: Sequence[JobResult],
-        written: Mapping[str, bytes],
-    ) -> Step:
-        run = await self._contexts.run(trial.run)
-        try:
-            return await asyncio.to_thread(next_step, trial, run, task, results=results, written=written)
-        except Exception as error:
-            # An answer that a strategy, tool or check chokes on must not end one worker after another.
-            log.exception("Trial %d cannot be advanced; it is left to a person.", trial.trial)
-            reason = f"Its strategy or a check failed: {type(error).__name__}: {error}"
-            return Step(finished=_for_review(trial, reason))
 
     async def _commit(self, steps: Sequence[Step]) -> None:
         failpoints.reach("advance_decided")
@@ -112,6 +104,39 @@ class Advancer:
                 files=[file for step in steps for file in step.files],
             )
         failpoints.reach("advance_committed")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Case:
+    """All that the next step of a trial is decided by."""
+
+    trial: DueTrial
+    run: RunContext
+    task: TaskContext
+    results: Sequence[JobResult]
+    written: Mapping[str, bytes]
+
+
+async def _steps(cases: Sequence[_Case]) -> list[Step]:
+    """All quick steps in one thread, which costs more than each of them; the others in threads of their own."""
+    quick = [case for case in cases if is_quick(case.trial, case.run, case.task)]
+    groups = [quick] * bool(quick) + [[case] for case in cases if case not in quick]
+    found = await asyncio.gather(*(asyncio.to_thread(_decide_all, group) for group in groups))
+    return [step for steps in found for step in steps]
+
+
+def _decide_all(cases: Sequence[_Case]) -> list[Step]:
+    return [_decide(case) for case in cases]
+
+
+def _decide(case: _Case) -> Step:
+    try:
+        return next_step(case.trial, case.run, case.task, results=case.results, written=case.written)
+    except Exception as error:
+        # An answer that a strategy, tool or check chokes on must not end one worker after another.
+        log.exception("Trial %d cannot be advanced; it is left to a person.", case.trial.trial)
+        reason = f"Its strategy or a check failed: {type(error).__name__}: {error}"
+        return Step(finished=_for_review(case.trial, reason))
 
 
 def _for_review(trial: DueTrial, reason: str) -> FinishedTrial:

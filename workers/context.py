@@ -17,7 +17,7 @@ from workers.checks import Check, check
 from workers.gateway import Request
 from workers.judges import Judge, draw_of, judge
 from workers.keys import SIMULATED_KEY, Key, read_key
-from workers.limiter import Limits
+from workers.limits import Limits
 from workers.settling import Retries
 from workers.strategies import ModelCall, Strategy, TaskView, strategy
 from workers.strategies.command import Command

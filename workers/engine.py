@@ -118,12 +118,18 @@ class Engine:
         self._held.update((job.job, job.dispatch_no) for job in jobs)
         failpoints.reach("claimed")
         for number, job in enumerate(jobs):
-            if not await unless(self._stopped, self._slots.acquire()):
+            if not await self._slot():
                 await self._hand_back([(job, 0.0) for job in jobs[number:]])
                 return
             task = asyncio.create_task(self._job(job))
             self._jobs.add(task)
             task.add_done_callback(self._jobs.discard)
+
+    async def _slot(self) -> bool:
+        """Take one of the process's slots; False where it stops first."""
+        if self._slots.locked() or self._stopped.done():
+            return bool(await unless(self._stopped, self._slots.acquire()))
+        return await self._slots.acquire()
 
     async def close(self, *, deadline_s: float) -> None:
         """Stop gracefully: nothing new is sent; calls in flight may finish until the deadline."""

@@ -36,24 +36,34 @@ leave them in single file. Where 429s name no time, or a short one, they last 1 
 after one fail again; some successes in between make it 1 s again, so that a gateway which refuses an odd call
 whatever the load is not taken for one that is full.
 
-    LimiterError
-    └── LimiterUnavailable    no answer from Redis: wait and ask again, never send without an answer
+**Together.** Of a process's waiters for a lane the first one asks for those behind it too, and calls that are over at
+once, as after a group commit, are settled by one script (`workers.line`).
 """
 
 import asyncio
 import random
-from collections import defaultdict
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Any, cast
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-Reason = Literal["ok", "requests", "tokens", "concurrency", "cool_down"]
-Result = Literal["ok", "throttled", "other"]
+from workers.limits import (
+    STOPPED,
+    Asked,
+    Decision,
+    Ended,
+    LimiterUnavailable,
+    LimiterView,
+    Limits,
+    Reason,
+    Result,
+)
+from workers.line import Line, Together
 
 PREFIX = "paretoken"
 LANE_PARTS = ("lane", "flight", "held", "waiting")
@@ -64,82 +74,18 @@ YIELD_SHARE = 1 / 8
 """Share of freed slots that a process leaves to other processes' waiters instead of its own."""
 
 
-class LimiterError(Exception):
-    """Base of what the limiter raises."""
-
-
-class LimiterUnavailable(LimiterError):
-    """Redis gave no answer. Asking again later is safe: ids make every call of the limiter repeatable."""
-
-
 @dataclass(frozen=True, kw_only=True)
-class Limits:
-    """What the gateway allows for one key and model. `None`: no such limit is known."""
+class _Lane:
+    """A lane as this process knows it."""
 
-    requests_per_minute: int | None = None
-    tokens_per_minute: int | None = None
-    concurrency: int | None = None
-    """Most calls in flight. `None`: adaptive alone, up to 1024."""
-
-    def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if value is not None and value < 1:
-                raise ValueError(
-                    f"limit {name} = {value}: give a number of at least 1, or leave it out for no limit"
-                )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decision:
-    """The answer to `acquire`."""
-
-    granted: bool
-    wait_s: float
-    """Granted: sleep so long, then send. Refused: nothing is held or charged; do not come back before."""
-    reason: Reason
-    """What the wait is for; `ok` when there is none."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class LimiterView:
-    """A lane as a person sees it."""
-
-    requests_level: float | None
-    """Requests that could be sent now; below zero so many hold later slots. `None`: no limit known."""
-    tokens_level: float | None
-    """The same in tokens."""
-    in_flight: int
-    """Calls that hold a slot: being served, or waiting for their time."""
-    waiting: int
-    """Refused calls (one per process where `turn` is used) that were told to come back."""
-    concurrency: int
-    """Calls in flight allowed now."""
-    cool_down_until: datetime | None
-    backlog_s: float
-    """How long a call that asks now would wait for limits and cool-down."""
-    tokens_per_estimated_token: float
-    """What calls really use for each token estimated."""
-
-
-@dataclass(kw_only=True)
-class _Door:
-    """What one process knows of a lane. Of its waiters only the first one asks; the others stand behind."""
-
-    first: asyncio.Lock = field(default_factory=asyncio.Lock)
-    free: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the last answer said that concurrency is left."""
-    refusal: Decision = Decision(granted=False, wait_s=0.25, reason="concurrency")
-    ask_at: float = 0.0
-    """Loop time when to ask although nothing became free here."""
-
-    def postpone(self) -> None:
-        self.ask_at = asyncio.get_running_loop().time() + self.refusal.wait_s
+    line: Line
+    ends: Together[Ended]
 
 
 class Limiter:
     """Asks Redis before every call. One object per process and event loop; it opens and closes no connection.
 
-    Every method raises `LimiterUnavailable` when Redis gives no answer.
+    Every method but `stop` raises `LimiterUnavailable` when Redis gives no answer.
     """
 
     def __init__(self, redis: Redis, *, prefix: str = PREFIX, max_wait_s: float = 20) -> None:
@@ -153,26 +99,37 @@ class Limiter:
         self._acquire = redis.register_script(script_text("acquire"))
         self._settle = redis.register_script(script_text("settle"))
         self._view = redis.register_script(script_text("view"))
-        self._doors: defaultdict[str, _Door] = defaultdict(_Door)
+        self._lanes: dict[str, _Lane] = {}
+        self._stopped = asyncio.Event()
 
     async def turn(self, lane: str, request_id: str, tokens: int, limits: Limits, lease_s: float) -> Decision:
         """Wait until this call may be sent, or until it is clear that this takes longer than `max_wait_s`.
 
-        Granted: `wait_s` is 0, send now. Refused: park the call and come back after `wait_s`. Takes what
-        `acquire` takes. When cancelled it gives up what it holds.
+        Granted: `wait_s` is 0, send now. Refused: park the call and come back after `wait_s`; at once, where `stop` let
+        it go. Takes what `acquire` takes. When cancelled it gives up what it holds.
         """
+        asked = Asked(request_id=request_id, tokens=tokens, limits=limits, lease_s=lease_s)
         try:
-            decision = await self._enter(lane, request_id, tokens, limits, lease_s)
+            decision = await self._lane(lane).line.enter(asked)
             while decision.granted and decision.wait_s:
-                await asyncio.sleep(decision.wait_s)
+                await self._sleep(decision.wait_s)
+                if self._stopped.is_set():
+                    await self.give_up(lane, asked.request_id)
+                    return STOPPED
                 if decision.wait_s <= SHORT_WAIT_S:
                     return Decision(granted=True, wait_s=0, reason="ok")
-                decision = await self.acquire(lane, request_id, tokens, limits, lease_s)
+                [decision] = await self._ask(lane, limits, [asked])
         except asyncio.CancelledError:
             with suppress(LimiterUnavailable):  # its lease ends by itself
-                await self.give_up(lane, request_id)
+                await self.give_up(lane, asked.request_id)
             raise
         return decision
+
+    def stop(self) -> None:
+        """Let all go who wait for their turn: the process ends."""
+        self._stopped.set()
+        for lane in self._lanes.values():
+            lane.line.stop()
 
     async def acquire(
         self, lane: str, request_id: str, tokens: int, limits: Limits, lease_s: float
@@ -184,23 +141,9 @@ class Limiter:
         deadline: after it, the concurrency slot is free again and the tokens stay charged. Refused when the
         wait is longer than `max_wait_s`, not counting the time in which the limits pay for this call alone.
         """
-        if tokens < 0:
-            raise ValueError(f"call {request_id}: an estimate of {tokens} tokens; give 0 or more")
-        granted, wait_ms, reason, free = await self._run(
-            self._acquire,
-            lane,
-            request_id,
-            tokens,
-            round(lease_s * 1000),
-            round(self._max_wait_s * 1000),
-            limits.requests_per_minute or 0,
-            limits.tokens_per_minute or 0,
-            limits.concurrency or 0,
-        )
-        self._report(lane, free)
-        if isinstance(reason, bytes):  # the client may or may not decode answers
-            reason = reason.decode()
-        return Decision(granted=bool(granted), wait_s=wait_ms / 1000, reason=reason)
+        asked = Asked(request_id=request_id, tokens=tokens, limits=limits, lease_s=lease_s)
+        [decision] = await self._ask(lane, limits, [asked])
+        return decision
 
     async def settle(
         self, lane: str, request_id: str, *, tokens: int | None, result: Result, cool_down_s: float = 0
@@ -210,11 +153,12 @@ class Limiter:
         Unknown tokens (`None`) keep the expected ones charged. An id that is not held (settled, lease over,
         Redis flushed) changes nothing, except that `throttled` starts a cool-down in any case.
         """
-        await self._end(lane, request_id, "" if tokens is None else tokens, result, cool_down_s)
+        ended = Ended(request_id=request_id, tokens=tokens, result=result, cool_down_s=cool_down_s)
+        await self._lane(lane).ends.put(ended)
 
     async def give_up(self, lane: str, request_id: str) -> None:
         """Hand back the slot of a call that was not sent; once, and without harm for one that holds none."""
-        await self._end(lane, request_id, "", "given_up", 0)
+        await self.settle(lane, request_id, tokens=None, result="given_up")
 
     async def view(self, lane: str) -> LimiterView:
         """The lane as it is now. Changes nothing."""
@@ -233,52 +177,62 @@ class Limiter:
             tokens_per_estimated_token=ratio or 0.0,
         )
 
-    async def _enter(
-        self, lane: str, request_id: str, tokens: int, limits: Limits, lease_s: float
-    ) -> Decision:
-        """Stand in this process's line until the first decision that is not 'come back soon'."""
-        door = self._doors[lane]
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._max_wait_s
-        try:
-            async with asyncio.timeout_at(deadline):
-                await door.first.acquire()
-        except TimeoutError:
-            return door.refusal
-        try:
-            while True:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout_at(min(deadline, door.ask_at)):
-                        await door.free.wait()
-                if loop.time() >= deadline and not door.free.is_set():
-                    return door.refusal
-                decision = await self.acquire(lane, request_id, tokens, limits, lease_s)
-                if not decision.granted:
-                    door.refusal = decision
-                    door.free.clear()
-                door.postpone()
-                if decision.granted or decision.wait_s > self._max_wait_s:
-                    return decision
-        finally:
-            door.first.release()
+    def _lane(self, name: str) -> _Lane:
+        if name not in self._lanes:
+            line = Line(
+                lambda limits, asked: self._ask(name, limits, asked),
+                lambda request_id: self.give_up(name, request_id),
+                max_wait_s=self._max_wait_s,
+            )
+            self._lanes[name] = _Lane(line=line, ends=Together(lambda ended: self._end(name, ended)))
+            if self._stopped.is_set():
+                line.stop()
+        return self._lanes[name]
 
-    async def _end(
-        self, lane: str, request_id: str, tokens: int | str, result: str, cool_down_s: float
-    ) -> None:
-        _, free, waiting = await self._run(
-            self._settle, lane, request_id, tokens, result, round(cool_down_s * 1000)
+    async def _ask(self, lane: str, limits: Limits, asked: Sequence[Asked]) -> list[Decision]:
+        """A decision for each call, up to the first one that is refused."""
+        each = [
+            value for call in asked for value in (call.request_id, call.tokens, round(call.lease_s * 1000))
+        ]
+        free, *answers = await self._run(
+            self._acquire,
+            lane,
+            round(self._max_wait_s * 1000),
+            limits.requests_per_minute or 0,
+            limits.tokens_per_minute or 0,
+            limits.concurrency or 0,
+            *each,
         )
+        self._lane(lane).line.learn(free)
+        return [
+            Decision(granted=bool(granted), wait_s=wait_ms / 1000, reason=_reason(reason))
+            for granted, wait_ms, reason in zip(answers[::3], answers[1::3], answers[2::3], strict=True)
+        ]
+
+    async def _end(self, lane: str, ended: Sequence[Ended]) -> None:
+        each = [
+            value
+            for call in ended
+            for value in (
+                call.request_id,
+                "" if call.tokens is None else call.tokens,
+                call.result,
+                round(call.cool_down_s * 1000),
+            )
+        ]
+        free, waiting = await self._run(self._settle, lane, *each)
         # The first waiter of this process learns at once of what is freed here, which costs no polling. Now
         # and then a slot is left to the waiters of other processes, so that none of them starves.
-        others = waiting - self._doors[lane].first.locked()
+        line = self._lane(lane).line
+        others = waiting - bool(line)
         if others <= 0 or random.random() >= YIELD_SHARE:
-            self._report(lane, free)
+            line.learn(free)
 
-    def _report(self, lane: str, free: int) -> None:
-        if free > 0:
-            self._doors[lane].free.set()
-        else:
-            self._doors[lane].free.clear()
+    async def _sleep(self, wait_s: float) -> None:
+        """Until the time is over or all are let go."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await self._stopped.wait()
 
     async def _run(self, script: Any, lane: str, *args: int | str) -> Any:
         try:
@@ -289,6 +243,11 @@ class Limiter:
                 f"the limiter got no answer from Redis for {lane} ({type(error).__name__}: {error}); nothing is "
                 "sent until it does. Check that the broker runs and that PARETOKEN_BROKER_URL names it."
             ) from error
+
+
+def _reason(answer: Any) -> Reason:
+    """The client may or may not decode answers."""
+    return cast(Reason, answer.decode() if isinstance(answer, bytes) else answer)
 
 
 def lane_key(lane: str, part: str, prefix: str = PREFIX) -> str:

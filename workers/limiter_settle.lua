@@ -1,6 +1,5 @@
--- A call is over. Answers {was it held 0/1, concurrency left, others waiting}.
--- ARGV: id, actual tokens ('' unknown), result (ok, throttled, other, given_up), told cool-down ms
-local id, tokens, result, told = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
+-- These calls are over. Answers {concurrency left, others waiting}.
+-- ARGV: of each call id, actual tokens ('' unknown), result (ok, throttled, other, given_up), told cool-down ms
 local MEMORY = 0.99           -- the ratio remembers about the last 100 calls ...
 local PRIOR = 4               -- ... and starts as if four calls had used all that was estimated
 -- A success forgives a part of a strike, so that an odd 429 costs a second and only those that follow each other more.
@@ -12,7 +11,9 @@ local CALM, FORGIVE = limited and 30000 or 60000, limited and 1 or 1 / 10
 local NEAR, BEYOND, SLOW = 0.85, 1.1, 0.25
 local MOST_STRIKES = 3        -- 1, 4, 16 s
 
-local function learn_ratio(held)
+local in_flight = redis.call('ZCARD', FLIGHT) -- before any of them is over
+
+local function learn_ratio(held, tokens)
   if not tokens or held.estimate <= 0 then return end
   if lane.estimated == 0 then lane.actual, lane.estimated = PRIOR * held.estimate, PRIOR * held.estimate end
   lane.actual = lane.actual * MEMORY + tokens
@@ -21,7 +22,7 @@ end
 
 -- More concurrency only where concurrency is what holds calls back: not while a limit does (the call had to
 -- wait for one), and not while much of it is unused.
-local function grow(held, in_flight)
+local function grow(held)
   if held.reason ~= 'ok' or 2 * in_flight < lane.concurrency then return end
   local calm = now - math.max(lane.throttled_at, lane.cool) > CALM
   local near = lane.concurrency > NEAR * lane.peak and lane.concurrency < BEYOND * lane.peak
@@ -30,26 +31,26 @@ local function grow(held, in_flight)
   lane.concurrency = math.min(MAX_CONCURRENCY, lane.concurrency + step)
 end
 
-local function succeed(held, in_flight)
+local function succeed(held, tokens)
   lane.strikes = math.max(0, lane.strikes - FORGIVE)
   local took = now - held.slot
   if took > 0 then lane.hold = lane.hold == 0 and took or lane.hold + (took - lane.hold) / 8 end
-  learn_ratio(held)
-  grow(held, in_flight)
+  learn_ratio(held, tokens)
+  grow(held)
 end
 
 -- One cut per cool-down (the 429s of calls that were already under way belong to the same one) and per duration of
 -- a call: so long a cut takes to show. Who is told to wait for half a minute or more has sent a minute's calls in the
 -- other half, with twice the concurrency that it takes.
-local function cut()
+local function cut(told)
   if now < lane.cut_at + lane.hold then return end
   if told >= 30000 then lane.concurrency = math.max(1, lane.concurrency / 2) end
   lane.cut_at, lane.peak, lane.concurrency = now, lane.concurrency, math.max(1, lane.concurrency * 0.7)
 end
 
-local function cool_down()
+local function cool_down(told)
   if now >= lane.cool then
-    cut()
+    cut(told)
     lane.strikes = math.min(MOST_STRIKES, lane.strikes + 1)
   end
   lane.throttled_at = now
@@ -63,11 +64,14 @@ local function cool_down()
   lane.gap = FIRST_GAP
 end
 
-local held = find(id)
-local in_flight = redis.call('ZCARD', FLIGHT)
-redis.call('ZREM', WAITING, id)
-if held and result == 'given_up' then refund(held) elseif held then release(held, tokens) end
-if held and result == 'ok' then succeed(held, in_flight) end
-if result == 'throttled' then cool_down() end
+local function settle(id, tokens, result, told)
+  local held = find(id)
+  redis.call('ZREM', WAITING, id)
+  if held and result == 'given_up' then refund(held) elseif held then release(held, tokens) end
+  if held and result == 'ok' then succeed(held, tokens) end
+  if result == 'throttled' then cool_down(told) end
+end
+
+for i = 1, #ARGV - 3, 4 do settle(ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2], tonumber(ARGV[i + 3])) end
 save()
-return {held and 1 or 0, math.max(0, free()), redis.call('ZCARD', WAITING)}
+return {math.max(0, free()), redis.call('ZCARD', WAITING)}

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from db.advance import DueTrial, FinishedTrial, JobResult, NextJob, RerunTrial, WrittenFile
 from workers.checks import CheckContext, run_checks
+from workers.checks import is_quick as check_is_quick
 from workers.context import RunContext, TaskContext, stored_request
 from workers.reservation import bound_cost_usd, prompt_bytes
 from workers.strategies import Answer, Ended, ModelCall, Reply, Strategy, ToolStep
@@ -46,6 +47,11 @@ def next_step(
         for name in sorted(folder.changed)
     ]
     return Step(jobs=[_next_job(trial, run, call) for call in following], files=files)
+
+
+def is_quick(trial: DueTrial, run: RunContext, task: TaskContext) -> bool:
+    """Whether its step computes a moment at the most."""
+    return run.strategies[trial.strategy].quick and all(check_is_quick(spec) for spec in task.check_specs)
 
 
 def _following(

@@ -15,7 +15,8 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from tests.integration.limiter_clock import ClockedLimiter
-from workers.limiter import Decision, Limiter, LimiterUnavailable, Limits
+from workers.limiter import Limiter
+from workers.limits import STOPPED, Asked, Decision, LimiterUnavailable, Limits
 
 LANE = "127.0.0.1:8080/api:ab12:gpt-x"
 START_S = 1_800_000_000.0
@@ -54,6 +55,10 @@ def limiter(redis: Redis, clock: Clock) -> ClockedLimiter:
 
 async def ask(limiter: Limiter, name: str, tokens: int = 0, limits: Limits = REQUESTS, lease_s: float = 120):
     return await limiter.acquire(LANE, name, tokens, limits, lease_s)
+
+
+def asked(name: str, limits: Limits = REQUESTS) -> Asked:
+    return Asked(request_id=name, tokens=0, limits=limits, lease_s=120)
 
 
 def wait(seconds: float, reason: str) -> Decision:
@@ -396,6 +401,44 @@ async def test_a_turn_is_handed_to_the_next_waiter_of_the_process(redis):
     await limiter.settle(LANE, "a", tokens=None, result="ok")
     assert await waiting == NOW
     assert (await limiter.view(LANE)).in_flight == 1
+
+
+async def test_many_calls_are_decided_and_settled_by_one_script_each(limiter):
+    four = Limits(concurrency=4)
+    turns = [asyncio.create_task(limiter.turn(LANE, name, 10, four, 60)) for name in "abcdefg"]
+    assert await asyncio.gather(*turns[:4]) == [NOW] * 4
+    assert (await limiter.view(LANE)).in_flight == 4
+    asked = limiter.asked["scripts"]
+    await asyncio.gather(*(limiter.settle(LANE, name, tokens=5, result="ok") for name in "abcd"))
+    assert await asyncio.gather(*turns[4:]) == [NOW] * 3
+    assert limiter.asked["scripts"] <= asked + 3  # one settles all; one or two grant the rest
+    view = await limiter.view(LANE)
+    assert (view.in_flight, view.waiting) == (3, 0)
+
+
+async def test_calls_asked_together_hold_slots_one_after_the_other(limiter):
+    """The same as when each is asked by itself, in their order."""
+    turns = await limiter._ask(LANE, REQUESTS, [asked(name) for name in "abc"])
+    assert turns == [wait(n / PER_S, "requests") for n in (1, 2, 3)]
+
+
+async def test_those_behind_the_first_refused_one_are_not_asked(limiter):
+    one = Limits(concurrency=1)
+    found = await limiter._ask(LANE, one, [asked(name, one) for name in "abc"])
+    assert [decision.granted for decision in found] == [True, False]
+    view = await limiter.view(LANE)
+    assert (view.in_flight, view.waiting) == (1, 1)
+
+
+async def test_a_stopped_turn_holds_nothing(redis):
+    limiter, slow = Limiter(redis, max_wait_s=100), Limits(requests_per_minute=1)
+    waiting = asyncio.create_task(limiter.turn(LANE, "a", 0, slow, 60))
+    while not (await limiter.view(LANE)).in_flight:
+        assert not waiting.done()
+    limiter.stop()
+    assert await waiting == STOPPED
+    assert (await limiter.view(LANE)).in_flight == 0
+    assert await limiter.turn("another lane", "b", 0, slow, 60) == STOPPED
 
 
 async def test_a_cancelled_turn_holds_nothing(redis):

@@ -13,7 +13,7 @@ import pytest
 from redis.asyncio import Redis
 
 from tests.integration.limiter_clock import VirtualLimiter, VirtualLoop
-from workers.limiter import Limits
+from workers.limits import Limits
 
 LANE = "127.0.0.1:gateway:key:model"
 ESTIMATE = 1200

@@ -3,7 +3,8 @@
 import pytest
 from redis.asyncio import Redis
 
-from workers.limiter import Limiter, Limits, script_text
+from workers.limiter import Limiter, script_text
+from workers.limits import Limits
 
 
 @pytest.mark.parametrize("name", ["requests_per_minute", "tokens_per_minute", "concurrency"])

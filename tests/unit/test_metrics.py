@@ -12,7 +12,7 @@ from analysis.usage import Usage
 from scheduler.metrics import LaneState, SchedulerMetrics, Snapshot, families
 from scheduler.reaper import Rescued
 from workers.gateway import Disposition, Outcome
-from workers.limiter import LimiterView
+from workers.limits import LimiterView
 from workers.metrics import MOST_VALUES, OTHER, LabelValues, WorkerMetrics
 
 PAGE = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()

@@ -22,6 +22,7 @@ __all__ = [
     "CheckInvalid",
     "Checked",
     "check",
+    "is_quick",
     "run_checks",
     "runs_programs",
 ]
@@ -40,6 +41,12 @@ KINDS: Mapping[str, type[Check]] = MappingProxyType(
 def runs_programs(made: Check) -> bool:
     """Whether a check starts a program of the user's own."""
     return isinstance(made, Program)
+
+
+def is_quick(spec: Mapping[str, Any]) -> bool:
+    """Whether the check that a task file describes so computes a moment at the most."""
+    model = KINDS.get(str(spec.get("kind")))
+    return model is not None and model.quick
 
 
 def check(spec: Mapping[str, Any]) -> Check:

@@ -44,6 +44,8 @@ class Check(BaseModel, ABC):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     kind: ClassVar[str]
+    quick: ClassVar[bool] = True
+    """It computes a moment at the most, whatever the answer holds; the others run beside each other."""
 
     @abstractmethod
     def run(self, answer: str, context: CheckContext) -> Checked:

@@ -135,6 +135,7 @@ class JsonSchema(Check):
     """
 
     kind: ClassVar[str] = "json_schema"
+    quick: ClassVar[bool] = False
 
     document: Annotated[Mapping[str, Any], AfterValidator(is_schema)] = Field(alias="schema")
     strict: bool = False

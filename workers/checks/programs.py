@@ -37,6 +37,8 @@ pathlib.Path(sys.argv[2]).write_text(json.dumps([bool(passed), str(message)[:200
 class Program(Check):
     """Base of the checks that start a process."""
 
+    quick: ClassVar[bool] = False
+
     timeout_s: float = Field(default=30, gt=0, le=3600)
 
     def start(

@@ -24,6 +24,7 @@ class Regex(Check):
     """
 
     kind: ClassVar[str] = "regex"
+    quick: ClassVar[bool] = False
 
     pattern: Annotated[str, Field(min_length=1), AfterValidator(_compiles)]
     full: bool = False

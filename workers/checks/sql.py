@@ -21,6 +21,7 @@ class Sql(Tolerant):
     """
 
     kind: ClassVar[str] = "sql"
+    quick: ClassVar[bool] = False
 
     file: str
     """Name of the CSV among the task's files."""

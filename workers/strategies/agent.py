@@ -43,6 +43,7 @@ class Agent(Strategy):
     """A loop of model calls and tools on the task's files, until the model answers or a limit is reached."""
 
     kind: ClassVar[str] = "agent"
+    quick: ClassVar[bool] = False
     calls_formula: ClassVar[str] = "1 to max_steps"
 
     protocol: Literal["tools", "json"] = "tools"

@@ -102,6 +102,8 @@ class Strategy(BaseModel, ABC):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     kind: ClassVar[str]
+    quick: ClassVar[bool] = True
+    """Its steps compute a moment at the most; one that has tools run takes longer."""
 
     model: str
     temperature: float | None = Field(default=None, ge=0, le=2)

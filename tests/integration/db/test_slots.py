@@ -12,7 +12,8 @@ from db.runs import cancel_run
 from scheduler.slots import GRACE_S, Slots
 from tests.integration.db.conftest import MakeStore
 from tests.store import Store
-from workers.limiter import Limiter, Limits, lane_key
+from workers.limiter import Limiter, lane_key
+from workers.limits import Limits
 
 LIMITS = Limits(concurrency=8)
 

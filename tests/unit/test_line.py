@@ -1,0 +1,197 @@
+"""The waiters of one process stand in one line: the first asks for all, and nobody is forgotten whoever leaves."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from workers.limits import STOPPED, Asked, Decision, LimiterUnavailable, Limits
+from workers.line import Line, Together
+
+GO = Decision(granted=True, wait_s=0, reason="ok")
+LATER = Decision(granted=False, wait_s=100, reason="tokens")
+SOON = Decision(granted=False, wait_s=5, reason="concurrency")
+
+
+class Redis:
+    """Grants as many calls as there are slots, in their order; the next one is told `refusal`."""
+
+    def __init__(self, slots: int = 0, refusal: Decision = SOON) -> None:
+        self.slots, self.refusal = slots, refusal
+        self.asked: list[list[str]] = []
+        self.given_up: list[str] = []
+        self.answering = asyncio.Event()
+        self.answering.set()
+        self.away = False
+        self.line = Line(self.ask, self.give_up, max_wait_s=20)
+        self.line.learn(1)
+
+    async def ask(self, limits: Limits, asked: Sequence[Asked]) -> Sequence[Decision]:
+        self.asked.append([call.request_id for call in asked])
+        await self.answering.wait()
+        if self.away:
+            raise LimiterUnavailable("away")
+        granted = min(self.slots, len(asked))
+        self.slots -= granted
+        self.line.learn(self.slots)
+        return [GO] * granted + [self.refusal] * (granted < len(asked))
+
+    async def give_up(self, request_id: str) -> None:
+        self.given_up.append(request_id)
+
+    def free(self, slots: int) -> None:
+        self.slots += slots
+        self.line.learn(self.slots)
+
+    def enter(self, names: str, limits: Limits = Limits()) -> dict[str, "asyncio.Task[Decision]"]:  # noqa: B008
+        return {
+            name: asyncio.create_task(
+                self.line.enter(Asked(request_id=name, tokens=1, limits=limits, lease_s=60))
+            )
+            for name in names
+        }
+
+
+async def settled() -> None:
+    """Everything that can go on has gone on."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+def answers(tasks: "dict[str, asyncio.Task[Decision]]") -> dict[str, Decision]:
+    return {name: task.result() for name, task in tasks.items() if task.done()}
+
+
+async def test_the_first_asks_for_all_and_those_left_ask_when_something_is_free() -> None:
+    redis = Redis(slots=2)
+    tasks = redis.enter("abcd")
+    await settled()
+    assert answers(tasks) == {"a": GO, "b": GO}
+    redis.free(1)
+    await settled()
+    assert answers(tasks).keys() == {"a", "b", "c"}
+    redis.free(1)
+    await asyncio.gather(*tasks.values())
+    assert redis.asked == [["a", "b", "c", "d"], ["c", "d"], ["d"]]
+    assert not redis.line
+
+
+async def test_those_who_come_while_the_first_asks_are_asked_for_in_one_go() -> None:
+    redis = Redis(slots=50)
+    redis.answering.clear()
+    first = redis.enter("a")
+    await settled()
+    others = redis.enter("bcdefgh")
+    await settled()
+    redis.answering.set()
+    assert await asyncio.gather(*first.values(), *others.values()) == [GO] * 8
+    assert redis.asked == [["a"], list("bcdefgh")]
+
+
+async def test_other_limits_are_asked_for_apart() -> None:
+    redis = Redis(slots=50)
+    redis.answering.clear()
+    mine = redis.enter("abc")
+    theirs = redis.enter("de", Limits(concurrency=5))
+    await settled()
+    redis.answering.set()
+    await asyncio.gather(*mine.values(), *theirs.values())
+    assert [set(asked) <= set("abc") or set(asked) <= set("de") for asked in redis.asked] == [True] * len(
+        redis.asked
+    )
+
+
+async def test_a_long_refusal_ends_the_wait_of_the_one_who_was_refused() -> None:
+    redis = Redis(slots=0, refusal=LATER)
+    tasks = redis.enter("a")
+    assert await tasks["a"] == LATER
+
+
+@pytest.mark.parametrize("leaver", ["a", "b"])
+async def test_whoever_is_cancelled_in_the_line_is_no_obstacle(leaver: str) -> None:
+    redis = Redis(slots=0)
+    tasks = redis.enter("abc")
+    await settled()
+    tasks[leaver].cancel()
+    await settled()
+    redis.free(5)
+    left = [task for name, task in tasks.items() if name != leaver]
+    assert await asyncio.gather(*left) == [GO, GO]
+    assert not redis.line
+
+
+async def test_a_slot_for_one_who_left_while_redis_was_asked_is_given_up() -> None:
+    redis = Redis(slots=0)
+    tasks = redis.enter("abc")
+    await settled()
+    redis.answering.clear()
+    redis.free(5)
+    await settled()
+    assert redis.asked[-1] == ["a", "b", "c"]
+    tasks["b"].cancel()
+    await settled()
+    redis.answering.set()
+    assert await asyncio.gather(tasks["a"], tasks["c"]) == [GO, GO]
+    assert redis.given_up == ["b"]
+
+
+async def test_when_the_first_is_cancelled_in_the_middle_of_asking_the_next_one_asks_again() -> None:
+    redis = Redis(slots=0)
+    tasks = redis.enter("abc")
+    await settled()
+    redis.answering.clear()
+    redis.free(5)
+    await settled()
+    tasks["a"].cancel()
+    await settled()
+    redis.answering.set()
+    assert await asyncio.gather(tasks["b"], tasks["c"]) == [GO, GO]
+    assert redis.asked[-1] == ["b", "c"]
+
+
+async def test_no_answer_reaches_all_who_were_asked_for() -> None:
+    redis = Redis(slots=0)
+    tasks = redis.enter("abc")
+    await settled()
+    redis.away = True
+    redis.free(1)
+    found = await asyncio.gather(*tasks.values(), return_exceptions=True)
+    assert [type(answer) for answer in found] == [LimiterUnavailable] * 3
+    assert not redis.line
+
+
+async def test_stopping_lets_everybody_go() -> None:
+    redis = Redis(slots=0)
+    tasks = redis.enter("abc")
+    await settled()
+    redis.line.stop()
+    assert await asyncio.gather(*tasks.values()) == [STOPPED] * 3
+
+
+async def test_what_comes_while_something_is_told_is_told_together() -> None:
+    told: list[list[int]] = []
+    gate = asyncio.Event()
+
+    async def tell(items: Sequence[int]) -> None:
+        told.append(list(items))
+        await gate.wait()
+        if 3 in items:
+            raise LimiterUnavailable("away")
+
+    together = Together(tell)
+    first = [asyncio.create_task(together.put(number)) for number in (1, 2)]
+    await settled()
+    then = [asyncio.create_task(together.put(number)) for number in (3, 4)]
+    await settled()
+    then[1].cancel()
+    gate.set()
+    found = await asyncio.gather(*first, *then, return_exceptions=True)
+    assert told == [[1, 2], [3, 4]]
+    assert [type(each) for each in found] == [
+        type(None),
+        type(None),
+        LimiterUnavailable,
+        asyncio.CancelledError,
+    ]
+    await together.put(5)
+    assert told[-1] == [5]
