@@ -26,14 +26,14 @@ from db.errors import LedgerInvalid
 _SHOWN_CHARS = 60
 
 # In UTC and in any other zone these and all times between them can be shown, by this program and by others.
-_EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
-_LATEST = datetime(9998, 12, 31, tzinfo=UTC)
+EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+LATEST = datetime(9998, 12, 31, tzinfo=UTC)
 
 
 def _between(time: datetime) -> datetime:
-    if not _EARLIEST <= time <= _LATEST:
+    if not EARLIEST <= time <= LATEST:
         raise ValueError(
-            f"a time from {_EARLIEST:%Y-%m-%d} to {_LATEST:%Y-%m-%d} in UTC, found {time.isoformat()}"
+            f"a time from {EARLIEST:%Y-%m-%d} to {LATEST:%Y-%m-%d} in UTC, found {time.isoformat()}"
         )
     return time
 
@@ -115,27 +115,32 @@ class LedgerRow(BaseModel):
     """Whom the trial was compared with, in the same order."""
 
     @model_validator(mode="after")
-    def _belongs(self) -> "LedgerRow":
-        if self.winner is None and self.opponent is None and self.strategy and self.kind == "generation":
-            return self  # nearly all rows
-        if (self.strategy is None) != (self.kind == "judge"):
-            raise ValueError(
-                "strategy: missing; every row but a judge's has one"
-                if self.strategy is None
-                else "strategy: the call of a judge belongs to none"
-            )
-        winners, opponents = _listed(self.winner), _listed(self.opponent)
-        if type(self.winner) is not type(self.opponent) or len(winners) != len(opponents):
-            raise ValueError("winner: as many names as opponent has, or both empty")
-        for winner, opponent in zip(winners, opponents, strict=True):
-            if self.strategy is None:
-                raise ValueError("winner: the call of a judge was not judged itself")
-            if winner not in (self.strategy, opponent, TIE) or opponent == self.strategy:
-                raise ValueError(f"winner: the row's strategy, its opponent or '{TIE}', found {winner!r}")
+    def _agrees(self) -> "LedgerRow":
+        require_agreement(self)
         return self
 
 
 TIE = "tie"
+
+
+def require_agreement(row: LedgerRow) -> None:
+    """Raise `ValueError` where fields that are right by themselves contradict each other."""
+    if row.winner is None and row.opponent is None and row.strategy and row.kind == "generation":
+        return  # nearly all rows
+    if (row.strategy is None) != (row.kind == "judge"):
+        raise ValueError(
+            "strategy: missing; every row but a judge's has one"
+            if row.strategy is None
+            else "strategy: the call of a judge belongs to none"
+        )
+    winners, opponents = _listed(row.winner), _listed(row.opponent)
+    if type(row.winner) is not type(row.opponent) or len(winners) != len(opponents):
+        raise ValueError("winner: as many names as opponent has, or both empty")
+    for winner, opponent in zip(winners, opponents, strict=True):
+        if row.strategy is None:
+            raise ValueError("winner: the call of a judge was not judged itself")
+        if winner not in (row.strategy, opponent, TIE) or opponent == row.strategy:
+            raise ValueError(f"winner: the row's strategy, its opponent or '{TIE}', found {winner!r}")
 
 
 def _listed(names: str | list[str] | None) -> list[str]:

@@ -66,6 +66,9 @@ def unescape_json(value: object) -> object:
 
 def json_to_database(line: bytes) -> bytes:
     """`escape_json` for JSON that is still text (UTF-8): nothing else of it changes, no digit of a number either."""
+    # A search for one byte takes a tenth of the time of the others.
+    if line.isascii() and b"\\" not in line:
+        return line
     if b"\\u" not in line and MARK_BYTES not in line:
         return line
     return _UNFIT_IN_JSON.sub(_escaped, line)

@@ -1,0 +1,115 @@
+"""Ledger rows read quickly: a tenth of the time that `LedgerRow` takes, and never a row that it refuses.
+
+The fields and their limits are those of `LedgerRow`. A line that is not plainly right goes to `LedgerRow`, which says
+what is wrong with it, or accepts it: a time written in an unusual way, for instance.
+"""
+
+from collections.abc import Callable
+from datetime import datetime
+from types import UnionType
+from typing import Annotated, Any, Union, cast, get_args, get_origin
+
+import msgspec
+from annotated_types import Ge, Le, MaxLen, MinLen
+from pydantic import AfterValidator, AwareDatetime
+from pydantic.fields import FieldInfo
+from pydantic.types import AllowInfNan
+
+from db.ledger_row import EARLIEST, LATEST, LedgerRow, check_row, require_agreement
+
+# `LedgerRow` allows JSON 200 levels; the other reader allows more.
+_MOST_BRACKETS = 100
+_NULL = b"null"
+
+
+def _quick(annotation: Any, limits: tuple[object, ...] = ()) -> Any:
+    """The type by which msgspec checks what pydantic checks by this annotation."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        inner, *metadata = get_args(annotation)
+        return _quick(inner, tuple(metadata))
+    if origin in (Union, UnionType):
+        return Union[tuple(_quick(part) for part in get_args(annotation))]  # noqa: UP007
+    if annotation is Any:
+        return msgspec.Raw
+    meta = {name: value for limit in limits for name, value in _limit(limit).items()}
+    if annotation is AwareDatetime:
+        annotation, meta = datetime, {"tz": True}
+    elif origin is list:
+        annotation = list[_quick(*get_args(annotation))]  # type: ignore[misc]
+    return Annotated[annotation, msgspec.Meta(**meta)] if meta else annotation
+
+
+def _limit(limit: object) -> dict[str, Any]:
+    match limit:
+        case FieldInfo():
+            return {name: value for part in limit.metadata for name, value in _limit(part).items()}
+        case Ge():
+            return {"ge": limit.ge}
+        case Le():
+            return {"le": limit.le}
+        case MinLen():
+            return {"min_length": limit.min_length}
+        case MaxLen():
+            return {"max_length": limit.max_length}
+        case AllowInfNan() | AfterValidator():
+            return {}  # no JSON number of msgspec is infinite; `_plainly_right` checks times and `usage`
+    raise TypeError(f"{limit!r}: a limit of LedgerRow that no quick check knows")
+
+
+def _fields() -> list[tuple[str, Any, Any]]:
+    fields = []
+    for name, field in LedgerRow.model_fields.items():
+        kind = _quick(field.annotation, tuple(field.metadata))
+        default = msgspec.NODEFAULT if field.is_required() else field.default
+        if kind is msgspec.Raw:
+            default = msgspec.Raw(_NULL)
+        fields.append((name, kind, msgspec.field(name=field.alias, default=default)))
+    return fields
+
+
+_QuickRow = msgspec.defstruct("_QuickRow", _fields(), forbid_unknown_fields=True, kw_only=True, gc=False)
+_read = cast(Callable[[bytes], LedgerRow], msgspec.json.Decoder(_QuickRow).decode)
+_read_any = msgspec.json.Decoder().decode
+_Usage = msgspec.defstruct("_Usage", [("usage", msgspec.Raw, msgspec.Raw(_NULL))])
+
+
+def read_row(line: bytes, place: Callable[[int], str], number: int) -> LedgerRow:
+    """What has the fields of the row that stands in this JSON text; its `usage` is JSON text, as it was, or None.
+
+    Raises:
+        LedgerInvalid: `place(number)` (file and line), the field, and what it may hold.
+    """
+    try:
+        row = _read(line)
+        if _plainly_right(row):
+            return row
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    checked = check_row(line, place, number)
+    usage = msgspec.json.decode(line, type=_Usage).usage  # type: ignore[attr-defined]
+    said = {name: getattr(checked, name) for name in LedgerRow.model_fields}
+    return cast(LedgerRow, _QuickRow(**said | {"usage": _text(bytes(usage))}))
+
+
+def _plainly_right(row: Any) -> bool:
+    """Check what no type says, and make a text of `usage`."""
+    if not EARLIEST <= row.started_at <= LATEST:
+        return False
+    if row.finished_at is not None and not EARLIEST <= row.finished_at <= LATEST:
+        return False
+    usage = bytes(row.usage)
+    if usage.count(b"[") + usage.count(b"{") > _MOST_BRACKETS:
+        return False
+    # A number that no float holds is refused here.
+    _read_any(usage)
+    row.usage = _text(usage)
+    try:
+        require_agreement(row)
+    except ValueError:
+        return False
+    return True
+
+
+def _text(usage: bytes) -> str | None:
+    return None if usage == _NULL else usage.decode()
