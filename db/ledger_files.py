@@ -5,6 +5,7 @@ import gzip
 import json
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,9 +48,23 @@ class LedgerFile:
             LedgerInvalid: it cannot be read, or is no file of its format.
         """
         read = {"jsonl": _json_rows, "csv": _csv_rows, "parquet": _parquet_rows}[self.format]
+        with self._opened():
+            yield from read(self)
+
+    def tables(self) -> Iterator[tuple[int, pl.DataFrame]]:
+        """(number of its first row, table) of every part of a Parquet file, in bounded memory.
+
+        Raises:
+            LedgerInvalid: as `rows`.
+        """
+        with self._opened():
+            yield from _parquet_tables(self)
+
+    @contextmanager
+    def _opened(self) -> Iterator[None]:
         try:
             self.path.open("rb").close()
-            yield from read(self)
+            yield
         except (gzip.BadGzipFile, zlib.error, EOFError):
             raise LedgerInvalid(f"{self.path}: no gzip file, or a damaged one. Copy it again.") from None
         except OSError as error:
@@ -126,14 +141,24 @@ def _bare(text: str) -> str:
 
 
 def _parquet_rows(file: LedgerFile) -> Iterator[tuple[int, bytes]]:
-    number = 0
-    batches = pl.scan_parquet(file.path).collect_batches(maintain_order=True)
-    for batch in (part for found in batches for part in found.iter_slices(_BATCH_ROWS)):
-        bare = [name for name in JSON_COLUMNS if name in batch.columns]
-        lines = batch.drop(bare).write_ndjson().encode().splitlines()
-        for line, texts in zip(lines, batch.select(bare).iter_rows(), strict=True):
-            number += 1
-            more = (
-                f',"{name}":{_bare(text)}' for name, text in zip(bare, texts, strict=True) if text is not None
-            )
-            yield number, json_from_database(line[:-1] + "".join(more).encode() + b"}")
+    for number, table in _parquet_tables(file):
+        yield from enumerate(table_lines(table), start=number)
+
+
+def _parquet_tables(file: LedgerFile) -> Iterator[tuple[int, pl.DataFrame]]:
+    number = 1
+    for found in pl.scan_parquet(file.path).collect_batches(maintain_order=True):
+        for part in found.iter_slices(_BATCH_ROWS) if found.height else ():
+            yield number, part
+            number += part.height
+
+
+def table_lines(table: pl.DataFrame) -> Iterator[bytes]:
+    """The rows of a part of a Parquet file as JSON text."""
+    bare = [name for name in JSON_COLUMNS if name in table.columns]
+    lines = table.drop(bare).write_ndjson().encode().splitlines()
+    for line, texts in zip(lines, table.select(bare).iter_rows(), strict=True):
+        more = (
+            f',"{name}":{_bare(text)}' for name, text in zip(bare, texts, strict=True) if text is not None
+        )
+        yield json_from_database(line[:-1] + "".join(more).encode() + b"}")

@@ -10,20 +10,20 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import polars as pl
 import psycopg
 
 from db.background import Background
 from db.connection import Connection
 from db.errors import LedgerInvalid
+from db.ledger_check import LedgerCheck
 from db.ledger_files import LedgerFile
+from db.ledger_frames import frames
 from db.ledger_groups import Tangled
 from db.ledger_loading import Loaded, load
-from db.ledger_reader import read_row
-from db.ledger_row import LedgerRow
-from db.ledger_sorting import CheckedRow, keep_rows, sorted_rows
+from db.ledger_sorting import keep_rows, sorted_rows
 from db.queries import SQL
 from db.runs import RUN_ID_PATTERN
-from db.text import json_to_database
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,19 +42,22 @@ def import_ledger(connection: Connection, file: LedgerFile, *, run_id: str | Non
         LedgerInvalid: a row that is none, rows that contradict each other, or a name that is taken. Nothing of the
             file is in the database then.
     """
-    rows = _checked(file)
-    first = next(rows, None)
-    if first is None:
+    check = LedgerCheck(file)
+    tables = check.frames()
+    first = next(tables, None)
+    if check.run_id is None or first is None:
         raise LedgerInvalid(f"{file.path}: holds no row. Export a run that has made calls.")
-    name = first[2].run_id if run_id is None else run_id
+    name = check.run_id if run_id is None else run_id
     _refuse_name(connection, name)
     with connection.transaction():
         _hasten(connection)
         connection.execute(SQL["import_alone"])
-        run = _add_run(connection, name, first[2].source_platform)
-        loaded = _load(connection, file, itertools.chain([first], rows), run)
+        run = _add_run(connection, name, check.source_platform)
+        loaded = _load(connection, file, itertools.chain([first], tables), run)
         _add_verdicts(connection, file, run)
         connection.execute(SQL["complete_run"], {"run": run})
+        # A tenth of the usual sample is enough to plan by, until autovacuum takes the whole.
+        connection.execute("SET LOCAL default_statistics_target = 10")
         connection.execute(SQL["analyze_import"])
     return Imported(run_id=name, rows=loaded.rows, trials=loaded.trials)
 
@@ -66,31 +69,6 @@ def _hasten(connection: Connection) -> None:
     connection.execute("SET LOCAL work_mem = '128MB'")
     if connection.info.parameter_status("is_superuser") == "on":
         connection.execute("SET LOCAL session_replication_role = replica")
-
-
-def _checked(file: LedgerFile) -> Iterator[CheckedRow]:
-    first = None
-    for number, text in file.rows():
-        line = json_to_database(text)
-        row = read_row(line, file.place, number)
-        if first is None:
-            first = row
-            began, run_id, source_platform = number, row.run_id, row.source_platform
-        if row.run_id != run_id or row.source_platform != source_platform:
-            raise _stranger(file, number, row, began, first)
-        if row.used and row.status != "ok":
-            raise LedgerInvalid(
-                f"{file.place(number)}: used: true, but status is {row.status!r}; only an answer is used."
-            )
-        yield number, line, row
-
-
-def _stranger(file: LedgerFile, number: int, row: LedgerRow, began: int, first: LedgerRow) -> LedgerInvalid:
-    field = "source_platform" if row.run_id == first.run_id else "run_id"
-    return LedgerInvalid(
-        f"{file.place(number)}: {field}: {getattr(row, field)!r}, but {getattr(first, field)!r} in "
-        f"{file.short_place(began)}. Import one run a file."
-    )
 
 
 def _refuse_name(connection: Connection, name: str) -> None:
@@ -115,23 +93,24 @@ def _add_run(connection: Connection, name: str, source_platform: str) -> int:
     return int(found["id"])
 
 
-def _load(connection: Connection, file: LedgerFile, rows: Iterator[CheckedRow], run: int) -> Loaded:
+def _load(connection: Connection, file: LedgerFile, tables: Iterator[pl.DataFrame], run: int) -> Loaded:
     """Straight into the tables; where that is not possible, by way of the sorter, which reads the file again."""
-    # What is no regular file can be read once.
-    if file.path.is_file():
-        try:
-            with connection.transaction(), Background() as postgres:
-                connection.execute(SQL["judged_trials"])
-                pairs = ((number, row) for number, _, row in rows)
-                return load(connection, postgres, pairs, run=run, strategies={}, place=file.place)
-        except (Tangled, psycopg.errors.UniqueViolation):
-            rows = _checked(file)
-    keep_rows(connection, file, rows)
+    try:
+        with connection.transaction(), Background() as postgres:
+            connection.execute(SQL["judged_trials"])
+            return load(connection, postgres, tables, run=run, strategies={}, place=file.place)
+    except (Tangled, psycopg.errors.UniqueViolation):
+        if not file.path.is_file():
+            raise LedgerInvalid(
+                f"{file.path}: its rows are not in the order of an export, and it can be read only once. "
+                "Save it as a file first."
+            ) from None
+    keep_rows(connection, file, LedgerCheck(file).rows())
     connection.execute(SQL["judged_trials"])
     made = connection.execute(SQL["import_strategies"], {"run": run}).fetchall()
     strategies = {row["name"]: row["id"] for row in made}
     with Background() as postgres:
-        ordered = sorted_rows(connection, postgres, file)
+        ordered = frames(sorted_rows(connection, postgres, file))
         return load(connection, postgres, ordered, run=run, strategies=strategies, place=file.place)
 
 

@@ -1,23 +1,22 @@
-"""Checked ledger rows into the tables, in batches: while Postgres stores one, the next is made."""
+"""Tables of ledger rows into the database, in batches: while Postgres stores one, the next is made."""
 
+import io
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from dataclasses import dataclass
 
+import polars as pl
 import psycopg
+from psycopg import sql
 
 from db.background import Background
 from db.connection import Connection
 from db.errors import LedgerInvalid
-from db.ledger_groups import Batch, Groups
-from db.ledger_row import LedgerRow
+from db.ledger_groups import Batch, Groups, Names
 from db.queries import SQL
 
-# Some thousand rows.
-BATCH_CHARS = 1_000_000
 _IDS = 5_000
-_TABLES = ("task", "trial", "judging", "job", "call", "judged_trial")
-"""In this order each refers to what is there already."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,45 +30,56 @@ class Loaded:
 def load(
     connection: Connection,
     postgres: Background,
-    rows: Iterable[tuple[int, LedgerRow]],
+    frames: Iterable[pl.DataFrame],
     *,
     run: int,
-    strategies: Mapping[str, int],
+    strategies: dict[str, int],
     place: Callable[[int], str],
 ) -> Loaded:
-    """Store the (number, row) pairs of a run.
+    """Store the rows of a run.
 
     `postgres` has the connection to itself. `strategies` are there already, by name; `place` says where in the file a
-    number stands.
+    row stands.
 
     Raises:
         Tangled: as `Groups.add`.
         psycopg.errors.UniqueViolation: rows that belong together do not follow each other.
         LedgerInvalid: Postgres refuses a value.
     """
-    groups = Groups(
-        run=run,
-        ids={table: _ids(connection, postgres, table) for table in ("task", "trial", "judging", "job")},
+    names = Names(
         strategies=strategies,
         add_strategy=lambda name: postgres.ask(_strategy, connection, run, name).result(),
         add_lane=lambda model: postgres.ask(_lane, connection, run, model).result(),
     )
-    for number, row in rows:
-        groups.add(number, row)
-        if groups.size >= BATCH_CHARS:
-            postgres.give(_store, connection, groups.cut(), place)
-    postgres.give(_store, connection, groups.end(), place)
+    groups = Groups(run=run, names=names, draw=_Ids(connection, postgres).draw)
+    for frame in frames:
+        if batch := groups.add(frame):
+            postgres.give(_store, connection, _written(batch), batch, place)
+    if batch := groups.end():
+        postgres.give(_store, connection, _written(batch), batch, place)
     postgres.settle()
     return Loaded(rows=groups.rows, trials=groups.trials)
 
 
-def _ids(connection: Connection, postgres: Background, table: str) -> Iterator[int]:
-    """New ids of the table; the next ones are drawn while these are used."""
-    following = postgres.ask(_draw, connection, table)
-    while True:
-        found = following.result()
-        following = postgres.ask(_draw, connection, table)
-        yield from found
+class _Ids:
+    """New ids of the tables, drawn before they are wanted."""
+
+    def __init__(self, connection: Connection, postgres: Background) -> None:
+        self._connection, self._postgres = connection, postgres
+        self._stock: dict[str, list[int]] = {}
+        self._following: dict[str, Future[list[int]]] = {}
+
+    def draw(self, table: str, number: int) -> list[int]:
+        stock = self._stock.get(table, [])
+        while len(stock) < number:
+            following = self._following.get(table) or self._ask(table)
+            stock += following.result()
+            self._following[table] = self._ask(table)
+        self._stock[table] = stock[number:]
+        return stock[:number]
+
+    def _ask(self, table: str) -> "Future[list[int]]":
+        return self._postgres.ask(_draw, self._connection, table)
 
 
 def _draw(connection: Connection, table: str) -> list[int]:
@@ -92,21 +102,34 @@ def _made(connection: Connection, statement: str, values: dict[str, object]) -> 
     return int(row["id"])
 
 
-def _store(connection: Connection, batch: Batch, place: Callable[[int], str]) -> None:
-    with connection.cursor() as cursor:
-        try:
-            for table in _TABLES:
-                if lines := getattr(batch, table):
-                    with cursor.copy(SQL[f"copy_{table}"]) as copy:
-                        copy.write("".join(lines))
-        except psycopg.DataError as error:
-            raise LedgerInvalid(_reason(error, batch, place)) from None
-        cursor.executemany(SQL["change_trial"], batch.changed_trials)
-        cursor.executemany(SQL["change_job"], batch.changed_jobs)
+def _written(batch: Batch) -> dict[str, bytes]:
+    """The tables as CSV in which every text has quotes, and NULL none."""
+    written = {}
+    for name, table in batch.tables.items():
+        out = io.BytesIO()
+        table.write_csv(
+            out, include_header=False, quote_style="non_numeric", null_value="null", datetime_format="%+"
+        )
+        written[name] = out.getvalue()
+    return written
+
+
+def _store(
+    connection: Connection, written: dict[str, bytes], batch: Batch, place: Callable[[int], str]
+) -> None:
+    try:
+        for name, lines in written.items():
+            statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv, NULL 'null')").format(
+                sql.Identifier(name), sql.SQL(", ").join(map(sql.Identifier, batch.tables[name].columns))
+            )
+            with connection.cursor().copy(statement) as copy:
+                copy.write(lines)
+    except psycopg.DataError as error:
+        raise LedgerInvalid(_reason(error, batch, place)) from None
 
 
 def _reason(error: psycopg.DataError, batch: Batch, place: Callable[[int], str]) -> str:
     """What Postgres alone refuses, such as a number in `usage` that is beyond its range."""
     found = re.search(r"COPY call, line (\d+)", error.diag.context or "")
-    where = f"{place(batch.rows[int(found.group(1)) - 1])}: " if found else ""
+    where = f"{place(batch.lines[int(found.group(1)) - 1])}: " if found else ""
     return f"{where}{error.diag.message_primary}. {error.diag.message_detail or ''}".strip()

@@ -22,28 +22,29 @@ _MOST_BRACKETS = 100
 _NULL = b"null"
 
 
-def _quick(annotation: Any, limits: tuple[object, ...] = ()) -> Any:
+def quick_type(annotation: Any, metadata: tuple[object, ...] = ()) -> Any:
     """The type by which msgspec checks what pydantic checks by this annotation."""
     origin = get_origin(annotation)
     if origin is Annotated:
-        inner, *metadata = get_args(annotation)
-        return _quick(inner, tuple(metadata))
+        inner, *inside = get_args(annotation)
+        return quick_type(inner, tuple(inside))
     if origin in (Union, UnionType):
-        return Union[tuple(_quick(part) for part in get_args(annotation))]  # noqa: UP007
+        return Union[tuple(quick_type(part) for part in get_args(annotation))]  # noqa: UP007
     if annotation is Any:
         return msgspec.Raw
-    meta = {name: value for limit in limits for name, value in _limit(limit).items()}
+    meta = {name: value for part in metadata for name, value in limits(part).items()}
     if annotation is AwareDatetime:
         annotation, meta = datetime, {"tz": True}
     elif origin is list:
-        annotation = list[_quick(*get_args(annotation))]  # type: ignore[misc]
+        annotation = list[quick_type(*get_args(annotation))]  # type: ignore[misc]
     return Annotated[annotation, msgspec.Meta(**meta)] if meta else annotation
 
 
-def _limit(limit: object) -> dict[str, Any]:
+def limits(limit: object) -> dict[str, Any]:
+    """What a part of a field's metadata demands, by its name in msgspec."""
     match limit:
         case FieldInfo():
-            return {name: value for part in limit.metadata for name, value in _limit(part).items()}
+            return {name: value for part in limit.metadata for name, value in limits(part).items()}
         case Ge():
             return {"ge": limit.ge}
         case Le():
@@ -60,7 +61,7 @@ def _limit(limit: object) -> dict[str, Any]:
 def _fields() -> list[tuple[str, Any, Any]]:
     fields = []
     for name, field in LedgerRow.model_fields.items():
-        kind = _quick(field.annotation, tuple(field.metadata))
+        kind = quick_type(field.annotation, tuple(field.metadata))
         default = msgspec.NODEFAULT if field.is_required() else field.default
         if kind is msgspec.Raw:
             default = msgspec.Raw(_NULL)
@@ -72,6 +73,10 @@ _QuickRow = msgspec.defstruct("_QuickRow", _fields(), forbid_unknown_fields=True
 _read = cast(Callable[[bytes], LedgerRow], msgspec.json.Decoder(_QuickRow).decode)
 _read_any = msgspec.json.Decoder().decode
 _Usage = msgspec.defstruct("_Usage", [("usage", msgspec.Raw, msgspec.Raw(_NULL))])
+
+
+CheckedRow = tuple[int, bytes, LedgerRow]
+"""Where it stands in its file, its JSON as Postgres takes it, and the row, which is right by itself."""
 
 
 def read_row(line: bytes, place: Callable[[int], str], number: int) -> LedgerRow:
@@ -99,16 +104,20 @@ def _plainly_right(row: Any) -> bool:
     if row.finished_at is not None and not EARLIEST <= row.finished_at <= LATEST:
         return False
     usage = bytes(row.usage)
-    if usage.count(b"[") + usage.count(b"{") > _MOST_BRACKETS:
-        return False
-    # A number that no float holds is refused here.
-    _read_any(usage)
+    require_plain_json(usage)
     row.usage = _text(usage)
     try:
         require_agreement(row)
     except ValueError:
         return False
     return True
+
+
+def require_plain_json(text: bytes) -> None:
+    """Raise `msgspec.DecodeError` or `UnicodeDecodeError` unless it is JSON, not deep, its numbers within a float's."""
+    if text.count(b"[") + text.count(b"{") > _MOST_BRACKETS:
+        raise msgspec.DecodeError("perhaps too deep")
+    _read_any(text)
 
 
 def _text(usage: bytes) -> str | None:

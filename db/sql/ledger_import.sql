@@ -33,39 +33,6 @@ WITH found AS (
   RETURNING id)
 INSERT INTO run_lane (run, lane, proven_at) SELECT %(run)s, id, now() FROM found RETURNING lane AS id;
 
--- name: copy_task
-COPY task (id, run, position, task_id, category, difficulty, weight, goal, files, checks, prompt_bytes)
-FROM STDIN (FORMAT csv, NULL 'null');
-
--- name: copy_trial
-COPY trial (id, run, task, strategy, repeat, state, reason, try, started_at, finished_at)
-FROM STDIN (FORMAT csv, NULL 'null');
-
--- name: copy_judging
-COPY judging (id, run, task, repeat, number, judge, kind, question, state) FROM STDIN (FORMAT csv, NULL 'null');
-
--- name: copy_job
-COPY job (id, run, trial, judging, lane, try, round, sample, state, attempt, answer_attempt, error, reserve_tokens)
-FROM STDIN (FORMAT csv, NULL 'null');
-
--- name: copy_call
-COPY call (job, attempt, turn, run, model, status, error, purpose, retry_reason, input_tokens, output_tokens,
-           total_tokens, cached_input_tokens, reasoning_tokens, cost_usd, http_status, response_id, finish_reason,
-           latency_ms, first_byte_ms, worker, started_at, finished_at, usage, content, reserve_tokens, key_fingerprint)
-FROM STDIN (FORMAT csv, NULL 'null');
-
--- name: copy_judged_trial
-COPY judged_trial (trial, task, repeat, line, strategy, winner, opponent) FROM STDIN (FORMAT csv, NULL 'null');
-
--- name: change_trial
-UPDATE trial SET state = %(state)s, reason = %(reason)s, try = %(try)s, started_at = %(started_at)s,
-                 finished_at = %(finished_at)s
-WHERE id = %(id)s;
-
--- name: change_job
-UPDATE job SET state = %(state)s, attempt = %(attempt)s, answer_attempt = %(answer_attempt)s, error = %(error)s
-WHERE id = %(id)s;
-
 -- name: stage_verdicts
 CREATE TEMPORARY TABLE staged_verdict ON COMMIT DROP AS
 SELECT mine.trial, mine.task, against.id AS opponent, mine.strategy COLLATE "C" < said.opponent COLLATE "C" AS first,
@@ -122,11 +89,11 @@ ANALYZE task, strategy, trial, job, call;
 
 -- name: keep_rows
 CREATE TEMPORARY TABLE kept_row (
-  line bigint, repeat int, try int, round int, sample int, attempt int, turn int, kind text, used boolean,
-  task_id text COLLATE "C", strategy text COLLATE "C", winner jsonb, opponent jsonb, entry text) ON COMMIT DROP;
+  line bigint, task_id text COLLATE "C", strategy text COLLATE "C", repeat int, try int, round int, sample int,
+  attempt int, turn int, kind text, used boolean, winner jsonb, opponent jsonb, entry text) ON COMMIT DROP;
 
 -- name: copy_rows
-COPY kept_row FROM STDIN (FORMAT csv, NULL 'null');
+COPY kept_row FROM STDIN;
 
 -- name: repeated_row
 SELECT (array_agg(line ORDER BY line))[1] AS first, (array_agg(line ORDER BY line))[2] AS second
