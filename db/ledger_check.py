@@ -5,9 +5,8 @@ from collections.abc import Iterator
 import polars as pl
 
 from db.errors import LedgerInvalid
-from db.ledger_columns import plainly_right
-from db.ledger_files import LedgerFile, table_lines
-from db.ledger_frames import LINE, frames
+from db.ledger_files import LedgerFile, block_lines, table_lines
+from db.ledger_frames import frames, plain_frame, plain_table
 from db.ledger_reader import CheckedRow, read_row
 from db.text import json_to_database
 
@@ -28,15 +27,24 @@ class LedgerCheck:
 
     def frames(self) -> Iterator[pl.DataFrame]:
         """All rows of the file in tables."""
-        if self._file.format != "parquet":
-            yield from frames(self.rows())
-            return
-        for number, table in self._file.tables():
-            if plainly_right(table) and self._of_run(number, table):
-                yield table.with_columns(pl.int_range(number, number + table.height).alias(LINE))
+        for number, frame, lines in self._parts():
+            if frame is not None and self._of_run(number, frame):
+                yield frame
             else:
-                lines = enumerate(table_lines(table), start=number)
                 yield from frames(self._row(*numbered) for numbered in lines)
+
+    def _parts(self) -> Iterator[tuple[int, pl.DataFrame | None, Iterator[tuple[int, bytes]]]]:
+        """(first number, table if all its rows are plainly right, its rows as JSON with their numbers)"""
+        match self._file.format:
+            case "jsonl":
+                for number, block in self._file.blocks():
+                    yield number, plain_frame(number, block), block_lines(number, block)
+            case "parquet":
+                for number, table in self._file.tables():
+                    lines = enumerate(table_lines(table), start=number)
+                    yield number, plain_table(number, table), lines
+            case _:
+                yield 1, None, self._file.rows()
 
     def _of_run(self, number: int, table: pl.DataFrame) -> bool:
         if self.run_id is None:

@@ -23,7 +23,7 @@ def plainly_right(table: pl.DataFrame) -> bool:
         return False
     try:
         for usage in table["usage"].drop_nulls().unique():
-            require_plain_json(usage.encode())
+            require_plain_json(usage)
         for strategy, kind, *said in (
             table.select("strategy", "kind", "winner", "opponent").unique().iter_rows()
         ):

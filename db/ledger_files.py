@@ -4,7 +4,7 @@ import codecs
 import gzip
 import json
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,8 @@ from db.text import json_from_database
 ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".parquet": "parquet"}
 
 _BATCH_ROWS = 5_000
+# Of JSON Lines, about as many rows.
+_BLOCK_BYTES = 4_000_000
 # Cells that hold JSON as it is; all others hold text.
 _BARE = {name for name, kind in COLUMNS.items() if kind in (pl.Int64, pl.Float64, pl.Boolean)} | {
     *JSON_COLUMNS
@@ -50,6 +52,15 @@ class LedgerFile:
         read = {"jsonl": _json_rows, "csv": _csv_rows, "parquet": _parquet_rows}[self.format]
         with self._opened():
             yield from read(self)
+
+    def blocks(self) -> Iterator[tuple[int, list[bytes]]]:
+        """(number of its first line, lines as they are) of every part of a JSON Lines file, in bounded memory.
+
+        Raises:
+            LedgerInvalid: as `rows`.
+        """
+        with self._opened():
+            yield from _json_blocks(self)
 
     def tables(self) -> Iterator[tuple[int, pl.DataFrame]]:
         """(number of its first row, table) of every part of a Parquet file, in bounded memory.
@@ -106,12 +117,25 @@ def existing_file(path: Path, given: str | None = None) -> LedgerFile:
 
 
 def _json_rows(file: LedgerFile) -> Iterator[tuple[int, bytes]]:
+    for number, block in _json_blocks(file):
+        yield from block_lines(number, block)
+
+
+def _json_blocks(file: LedgerFile) -> Iterator[tuple[int, list[bytes]]]:
     with file.path.open("rb") as raw:
-        lines: Iterable[bytes] = gzip.GzipFile(fileobj=raw) if file.packed else raw
-        for number, line in enumerate(lines, start=1):
-            text = (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).strip()
-            if text:
-                yield number, text
+        lines = gzip.GzipFile(fileobj=raw) if file.packed else raw
+        number = 1
+        while block := lines.readlines(_BLOCK_BYTES):
+            yield number, block
+            number += len(block)
+
+
+def block_lines(number: int, block: list[bytes]) -> Iterator[tuple[int, bytes]]:
+    """The rows of a part of a JSON Lines file, each with its number."""
+    for at, line in enumerate(block, start=number):
+        text = (line.removeprefix(codecs.BOM_UTF8) if at == 1 else line).strip()
+        if text:
+            yield at, text
 
 
 def _csv_rows(file: LedgerFile) -> Iterator[tuple[int, bytes]]:

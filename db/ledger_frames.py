@@ -1,6 +1,6 @@
 """Checked ledger rows as tables, some thousand at a time."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from typing import Any
@@ -8,8 +8,10 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from db.ledger_reader import CheckedRow
+from db.ledger_columns import plainly_right
+from db.ledger_reader import NOT_PLAIN, CheckedRow, read_plain, usage_text
 from db.ledger_row import COLUMNS, LedgerRow
+from db.text import json_to_database
 
 LINE = "line"
 """Where in its file a row stands."""
@@ -31,15 +33,33 @@ def frames(rows: Iterable[CheckedRow]) -> Iterator[pl.DataFrame]:
         found.append(row)
         size += len(line)
         if len(found) == _BATCH_ROWS or size > _BATCH_BYTES:
-            yield _frame(numbers, found)
+            yield _table(found).with_columns(pl.Series(LINE, numbers))
             numbers, found, size = [], [], 0
     if found:
-        yield _frame(numbers, found)
+        yield _table(found).with_columns(pl.Series(LINE, numbers))
 
 
-def _frame(numbers: list[int], rows: list[LedgerRow]) -> pl.DataFrame:
+def plain_frame(number: int, lines: Sequence[bytes]) -> pl.DataFrame | None:
+    """The table of these lines, the first of which has this number; None unless all are plainly right."""
+    try:
+        rows = [read_plain(json_to_database(line)) for line in lines]
+        for row in rows:
+            row.usage = usage_text(row.usage)
+    except NOT_PLAIN:
+        return None
+    return plain_table(number, _table(rows))
+
+
+def plain_table(number: int, table: pl.DataFrame) -> pl.DataFrame | None:
+    """The same of a table with the columns of the ledger, or of other columns."""
+    if not plainly_right(table):
+        return None
+    return table.with_columns(pl.int_range(number, number + table.height).alias(LINE))
+
+
+def _table(rows: list[LedgerRow]) -> pl.DataFrame:
     columns = zip(COLUMNS, zip(*map(_columns, rows), strict=True), strict=True)
-    return pl.DataFrame([pl.Series(LINE, numbers), *(_series(name, values) for name, values in columns)])
+    return pl.DataFrame([_series(name, values) for name, values in columns])
 
 
 def _series(name: str, values: tuple[Any, ...]) -> pl.Series:

@@ -19,7 +19,7 @@ from db.ledger_row import EARLIEST, LATEST, LedgerRow, check_row, require_agreem
 
 # `LedgerRow` allows JSON 200 levels; the other reader allows more.
 _MOST_BRACKETS = 100
-_NULL = b"null"
+_NULL = "null"
 
 
 def quick_type(annotation: Any, metadata: tuple[object, ...] = ()) -> Any:
@@ -64,15 +64,17 @@ def _fields() -> list[tuple[str, Any, Any]]:
         kind = quick_type(field.annotation, tuple(field.metadata))
         default = msgspec.NODEFAULT if field.is_required() else field.default
         if kind is msgspec.Raw:
-            default = msgspec.Raw(_NULL)
+            default = msgspec.Raw(_NULL.encode())
         fields.append((name, kind, msgspec.field(name=field.alias, default=default)))
     return fields
 
 
 _QuickRow = msgspec.defstruct("_QuickRow", _fields(), forbid_unknown_fields=True, kw_only=True, gc=False)
-_read = cast(Callable[[bytes], LedgerRow], msgspec.json.Decoder(_QuickRow).decode)
+NOT_PLAIN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+read_plain: Callable[[bytes], Any] = msgspec.json.Decoder(_QuickRow).decode
+"""A row with the types and limits of `LedgerRow`, its `usage` as `msgspec.Raw`; or one of the errors `NOT_PLAIN`."""
 _read_any = msgspec.json.Decoder().decode
-_Usage = msgspec.defstruct("_Usage", [("usage", msgspec.Raw, msgspec.Raw(_NULL))])
+_Usage = msgspec.defstruct("_Usage", [("usage", msgspec.Raw, msgspec.Raw(_NULL.encode()))])
 
 
 CheckedRow = tuple[int, bytes, LedgerRow]
@@ -86,15 +88,15 @@ def read_row(line: bytes, place: Callable[[int], str], number: int) -> LedgerRow
         LedgerInvalid: `place(number)` (file and line), the field, and what it may hold.
     """
     try:
-        row = _read(line)
+        row = read_plain(line)
         if _plainly_right(row):
-            return row
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return cast(LedgerRow, row)
+    except NOT_PLAIN:
         pass
     checked = check_row(line, place, number)
     usage = msgspec.json.decode(line, type=_Usage).usage  # type: ignore[attr-defined]
     said = {name: getattr(checked, name) for name in LedgerRow.model_fields}
-    return cast(LedgerRow, _QuickRow(**said | {"usage": _text(bytes(usage))}))
+    return cast(LedgerRow, _QuickRow(**said | {"usage": usage_text(usage)}))
 
 
 def _plainly_right(row: Any) -> bool:
@@ -103,9 +105,9 @@ def _plainly_right(row: Any) -> bool:
         return False
     if row.finished_at is not None and not EARLIEST <= row.finished_at <= LATEST:
         return False
-    usage = bytes(row.usage)
-    require_plain_json(usage)
-    row.usage = _text(usage)
+    row.usage = usage_text(row.usage)
+    if row.usage is not None:
+        require_plain_json(row.usage)
     try:
         require_agreement(row)
     except ValueError:
@@ -113,12 +115,14 @@ def _plainly_right(row: Any) -> bool:
     return True
 
 
-def require_plain_json(text: bytes) -> None:
-    """Raise `msgspec.DecodeError` or `UnicodeDecodeError` unless it is JSON, not deep, its numbers within a float's."""
-    if text.count(b"[") + text.count(b"{") > _MOST_BRACKETS:
+def require_plain_json(text: str) -> None:
+    """Raise one of `NOT_PLAIN` unless it is JSON, not deep, with numbers that a float can hold."""
+    if text.count("[") + text.count("{") > _MOST_BRACKETS:
         raise msgspec.DecodeError("perhaps too deep")
     _read_any(text)
 
 
-def _text(usage: bytes) -> str | None:
-    return None if usage == _NULL else usage.decode()
+def usage_text(usage: msgspec.Raw) -> str | None:
+    """JSON as it stood there; null is None."""
+    text = str(usage, "utf-8")
+    return None if text == _NULL else text
