@@ -4,6 +4,7 @@ import sys
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import ParamSpec, TypeVar
 
 _Given = ParamSpec("_Given")
@@ -22,6 +23,7 @@ class Background:
         self._interval_s = sys.getswitchinterval()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="paretoken-postgres")
         self._waiting: deque[Future[object]] = deque()
+        self._failed: BaseException | None = None
 
     def __enter__(self) -> "Background":
         sys.setswitchinterval(_SWITCH_S)
@@ -38,15 +40,25 @@ class Background:
     def ask(
         self, work: Callable[_Given, _Made], *args: _Given.args, **named: _Given.kwargs
     ) -> "Future[_Made]":
-        """Do this after all that was given before."""
-        return self._thread.submit(work, *args, **named)
+        """Do this after all that was given before; if something failed, raise that instead."""
+        return self._thread.submit(self._done, partial(work, *args, **named))
 
     def give(self, work: Callable[_Given, object], *args: _Given.args, **named: _Given.kwargs) -> None:
         """The same of what gives no answer; wait while much is open, and raise what an earlier one raised."""
         self.settle(_MOST_WAITING)
-        self._waiting.append(self._thread.submit(work, *args, **named))
+        self._waiting.append(self.ask(work, *args, **named))
 
     def settle(self, most: int = 0) -> None:
         """Wait until no more than so many of the given are open, and raise what one of the others raised."""
         while len(self._waiting) > most or (self._waiting and self._waiting[0].done()):
             self._waiting.popleft().result()
+
+    def _done(self, work: Callable[[], _Made]) -> _Made:
+        # After an error Postgres refuses whatever comes, which says nothing of the reason.
+        if self._failed is not None:
+            raise self._failed
+        try:
+            return work()
+        except BaseException as error:
+            self._failed = error
+            raise

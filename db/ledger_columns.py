@@ -72,5 +72,6 @@ def _right(column: pl.Expr, annotation: Any, metadata: tuple[object, ...]) -> li
     }
     rules += [made[name](limit) for part in metadata for name, limit in limits(part).items()]
     if annotation not in (str, int, float, bool, type(None)):
-        rules.append(column.is_between(EARLIEST, LATEST))
+        # The earliest may have been rounded up to.
+        rules.append(column.is_between(EARLIEST, LATEST, closed="right"))
     return rules

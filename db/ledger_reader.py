@@ -101,9 +101,10 @@ def read_row(line: bytes, place: Callable[[int], str], number: int) -> LedgerRow
 
 def _plainly_right(row: Any) -> bool:
     """Check what no type says, and make a text of `usage`."""
-    if not EARLIEST <= row.started_at <= LATEST:
+    # The earliest may have been rounded up to.
+    if not EARLIEST < row.started_at <= LATEST:
         return False
-    if row.finished_at is not None and not EARLIEST <= row.finished_at <= LATEST:
+    if row.finished_at is not None and not EARLIEST < row.finished_at <= LATEST:
         return False
     row.usage = usage_text(row.usage)
     if row.usage is not None:
