@@ -262,11 +262,7 @@ job = Table(
     _one_of("state", JOB_STATES),
     Index("job_trial_slot_key", "trial", "try", "round", "sample", unique=True),
     Index(
-        "job_judging_slot_key",
-        "judging",
-        "sample",
-        unique=True,
-        postgresql_where=text("judging IS NOT NULL"),
+        "job_judging_slot_key", "judging", "sample", unique=True, postgresql_where=text("judging IS NOT NULL")
     ),
     # One range scan gives what may be queued now, in the order it should be.
     Index("job_pending_idx", "run", "lane", "not_before", "id", postgresql_where=text("state = 'pending'")),
