@@ -1,4 +1,4 @@
-"""Every benchmark of docs/performance.md at full size, one after another, in about half an hour on a quiet machine.
+"""Every benchmark of docs/performance.md at full size, one after another, in about three quarters of an hour on a quiet machine.
 
     python -m benchmarks.all --out results.json
     python -m benchmarks.all --out results.json --only reading start
@@ -24,7 +24,7 @@ FULL = {
     "overhead": "benchmarks.overhead --calls 5000 --rounds 3",
     "overhead_log_normal": "benchmarks.overhead --calls 5000 --rounds 3 --sigma 0.8 --workers 1 --loops plain fast",
     "in_flight": "benchmarks.in_flight --calls 1000 --latency-s 10",
-    "planning": f"benchmarks.planning {MILLION} --through 20000",
+    "planning": f"benchmarks.planning {MILLION} --through 200000",
     "reading": f"benchmarks.reading {MILLION}",
     "growth": "benchmarks.growth --calls 2000 --workers 1 2 4 --planned 1000 10000 100000 1000000",
     "alternatives": "benchmarks.alternatives --calls 2000 --rounds 3 --install",
