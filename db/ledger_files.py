@@ -18,9 +18,9 @@ from db.text import json_from_database
 
 ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".parquet": "parquet"}
 
-_BATCH_ROWS = 5_000
+_BATCH_ROWS = 10_000
 # Of JSON Lines, about as many rows.
-_BLOCK_BYTES = 4_000_000
+_BLOCK_BYTES = 8_000_000
 # Cells that hold JSON as it is; all others hold text.
 _BARE = {name for name, kind in COLUMNS.items() if kind in (pl.Int64, pl.Float64, pl.Boolean)} | {
     *JSON_COLUMNS

@@ -16,7 +16,8 @@ from db.errors import LedgerInvalid
 from db.ledger_groups import Batch, Groups, Names
 from db.queries import SQL
 
-_IDS = 5_000
+# For so many batches ids are drawn at once.
+_BATCHES = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,18 +73,20 @@ class _Ids:
     def draw(self, table: str, number: int) -> list[int]:
         stock = self._stock.get(table, [])
         while len(stock) < number:
-            following = self._following.get(table) or self._ask(table)
-            stock += following.result()
-            self._following[table] = self._ask(table)
-        self._stock[table] = stock[number:]
-        return stock[:number]
+            stock = stock + (self._following.pop(table, None) or self._ask(table, number)).result()
+        taken, stock = stock[:number], stock[number:]
+        if table not in self._following and 0 < len(stock) < 2 * number:
+            # Asked for now, they are there before the batches that wait for Postgres are.
+            self._following[table] = self._ask(table, number)
+        self._stock[table] = stock
+        return taken
 
-    def _ask(self, table: str) -> "Future[list[int]]":
-        return self._postgres.ask(_draw, self._connection, table)
+    def _ask(self, table: str, number: int) -> "Future[list[int]]":
+        return self._postgres.ask(_draw, self._connection, table, _BATCHES * number)
 
 
-def _draw(connection: Connection, table: str) -> list[int]:
-    row = connection.execute(SQL["draw_ids"], {"sequence": f"{table}_id_seq", "number": _IDS}).fetchone()
+def _draw(connection: Connection, table: str, number: int) -> list[int]:
+    row = connection.execute(SQL["draw_ids"], {"sequence": f"{table}_id_seq", "number": number}).fetchone()
     assert row is not None
     return list(row["ids"])
 
