@@ -16,15 +16,15 @@ from db.text import json_to_database
 LINE = "line"
 """Where in its file a row stands."""
 
-_BATCH_ROWS = 5_000
-_BATCH_BYTES = 5_000_000
+_BATCH_ROWS = 10_000
+_BATCH_BYTES = 8_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _columns = attrgetter(*LedgerRow.model_fields)
 
 
 def frames(rows: Iterable[CheckedRow]) -> Iterator[pl.DataFrame]:
-    """Tables with the columns `COLUMNS` and `LINE`; one has 5,000 rows, or fewer that are long."""
+    """Tables with the columns `COLUMNS` and `LINE`; one has 10,000 rows, or fewer that are long."""
     numbers: list[int] = []
     found: list[LedgerRow] = []
     size = 0
@@ -51,7 +51,7 @@ def plain_frame(number: int, lines: Sequence[bytes]) -> pl.DataFrame | None:
 
 
 def plain_table(number: int, table: pl.DataFrame) -> pl.DataFrame | None:
-    """The same of a table with the columns of the ledger, or of other columns."""
+    """The same of rows that stand in a table already."""
     if not plainly_right(table):
         return None
     return table.with_columns(pl.int_range(number, number + table.height).alias(LINE))

@@ -115,17 +115,13 @@ class Groups:
         jobs = _jobs(frame)
         trials = self._with_id("trial", _trials(frame, jobs))
         judgings = self._with_id("judging", _judgings(frame))
-        owners = [trials.select("owner_no", trial="id"), judgings.select("owner_no", "round", judging="id")]
-        for owner in owners:
-            on = [name for name in ("owner_no", "round") if name in owner.columns]
-            jobs = jobs.join(owner, on=on, how="left", maintain_order="left")
-        jobs = self._with_id("job", jobs)
+        jobs = self._with_id("job", _owned(jobs, trials, judgings))
         self.rows += frame.height
         self.trials += trials.height
-        strategy = pl.col("strategy").replace_strict(self._names.strategies, return_dtype=pl.Int64)
+        strategies = pl.col("strategy").replace_strict(self._names.strategies, return_dtype=pl.Int64)
         tables = {
             "task": tasks.select("id", self._run, "position", "task_id", **_UNKNOWN_TASK),
-            "trial": trials.select("id", self._run, "task", strategy, "repeat", "try", *_OUTCOME, *_TIMES),
+            "trial": trials.select("id", self._run, "task", strategies, "repeat", "try", *_OUTCOME, *_TIMES),
             "judging": judgings.select("id", self._run, "task", "repeat", number="round", **_UNKNOWN_JUDGING),
             "job": jobs.select("id", self._run, "trial", "judging", "lane", *_JOB_COLUMNS, reserve_tokens=0),
             "call": frame.select(
@@ -173,7 +169,7 @@ def _require_order(frame: pl.DataFrame) -> None:
 
 
 def _jobs(frame: pl.DataFrame) -> pl.DataFrame:
-    """The jobs of the rows. Each attempt after the first was made because the last one failed."""
+    """The jobs of the rows; of one without an answer the last error counts."""
     used = pl.col("attempt").filter("used")
     answered = pl.col("answer_attempt").is_not_null()
     found = frame.group_by("job_no", maintain_order=True).agg(
@@ -209,3 +205,11 @@ def _judgings(frame: pl.DataFrame) -> pl.DataFrame:
     """A judge's calls of one round; what they were about no ledger says."""
     calls = frame.filter(pl.col("strategy").is_null())
     return calls.select("owner_no", "round", "task", "repeat").unique(maintain_order=True)
+
+
+def _owned(jobs: pl.DataFrame, trials: pl.DataFrame, judgings: pl.DataFrame) -> pl.DataFrame:
+    """The jobs with the id of their trial or judging."""
+    of_trials = trials.select("owner_no", trial="id")
+    of_judgings = judgings.select("owner_no", "round", judging="id")
+    jobs = jobs.join(of_trials, on="owner_no", how="left", maintain_order="left")
+    return jobs.join(of_judgings, on=["owner_no", "round"], how="left", maintain_order="left")

@@ -109,9 +109,14 @@ def _load(connection: Connection, file: LedgerFile, tables: Iterator[pl.DataFram
     connection.execute(SQL["judged_trials"])
     made = connection.execute(SQL["import_strategies"], {"run": run}).fetchall()
     strategies = {row["name"]: row["id"] for row in made}
-    with Background() as postgres:
-        ordered = frames(sorted_rows(connection, postgres, file))
-        return load(connection, postgres, ordered, run=run, strategies=strategies, place=file.place)
+    try:
+        with Background() as postgres:
+            ordered = frames(sorted_rows(connection, postgres, file))
+            return load(connection, postgres, ordered, run=run, strategies=strategies, place=file.place)
+    except psycopg.errors.UniqueViolation:
+        raise LedgerInvalid(
+            f"{file.path}: two calls of judges differ in nothing but their try. Give one a round of its own."
+        ) from None
 
 
 def _add_verdicts(connection: Connection, file: LedgerFile, run: int) -> None:

@@ -86,7 +86,7 @@ class _Ids:
 
 
 def _draw(connection: Connection, table: str, number: int) -> list[int]:
-    row = connection.execute(SQL["draw_ids"], {"sequence": f"{table}_id_seq", "number": number}).fetchone()
+    row = connection.execute(SQL["draw_ids"], {"table": table, "number": number}).fetchone()
     assert row is not None
     return list(row["ids"])
 

@@ -19,7 +19,9 @@ CREATE TEMPORARY TABLE judged_trial (
   trial bigint, task bigint, repeat int, line bigint, strategy text, winner jsonb, opponent jsonb) ON COMMIT DROP;
 
 -- name: draw_ids
-SELECT array_agg(nextval(%(sequence)s::regclass)) AS ids FROM generate_series(1, %(number)s);
+-- The name is asked for once, and not for every id.
+SELECT array_agg(nextval((SELECT pg_get_serial_sequence(%(table)s, 'id'))::regclass)) AS ids
+FROM generate_series(1, %(number)s);
 
 -- name: import_strategy
 INSERT INTO strategy (run, name, position, kind, family, tier, params)

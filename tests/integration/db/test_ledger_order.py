@@ -219,6 +219,19 @@ def test_an_opponent_without_a_row_is_named(connection: Connection, tmp_path: Pa
     assert nothing_is_left(connection)
 
 
+def test_a_judge_s_calls_alone_are_a_ledger(connection: Connection, tmp_path: Path) -> None:
+    rows = [row(strategy=None, kind="judge", round=stage, sample=n) for stage in (1, 2) for n in (1, 2)]
+    again = [row(strategy=None, kind="judge", sample=3, purpose="rerun", **{"try": 2})]
+    made = import_ledger(connection, ledger_file(write_lines(tmp_path / "l.jsonl", [*rows, *again])))
+    assert (made.rows, made.trials) == (5, 0)
+    assert connection.execute("SELECT count(*) FROM judging").fetchone() == {"count": 2}
+    assert connection.execute("SELECT count(*) FROM job").fetchone() == {"count": 5}
+    again[0]["sample"] = 2
+    path = write_lines(tmp_path / "l.jsonl", [*rows, *again])
+    with pytest.raises(LedgerInvalid, match="two calls of judges differ in nothing but their try"):
+        import_ledger(connection, ledger_file(path), run_id="second")
+
+
 def test_a_pipe_is_read_once(connection: Connection, tmp_path: Path) -> None:
     def piped(rows: list[dict[str, Any]]) -> Path:
         reading, writing = os.pipe()
