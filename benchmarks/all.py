@@ -1,4 +1,4 @@
-"""Every benchmark of docs/performance.md at full size, one after another, in about three quarters of an hour on a quiet machine.
+"""Every benchmark of docs/performance.md at full size, one after another: about three quarters of an hour.
 
     python -m benchmarks.all --out results.json
     python -m benchmarks.all --out results.json --only reading start

@@ -10,7 +10,7 @@ from typing import ParamSpec, TypeVar
 _Given = ParamSpec("_Given")
 _Made = TypeVar("_Made")
 
-# One is at work and the next is ready; more would only take memory.
+# Besides the one that is given next; more would only take memory.
 _MOST_WAITING = 2
 # Postgres stands still until the thread has its turn to answer it, which by default takes 5 ms each time.
 _SWITCH_S = 0.0002

@@ -1,4 +1,9 @@
-"""The rows of a ledger file, each checked by itself, and whether they are of one run."""
+"""The rows of a ledger file, checked, as tables for the database.
+
+Parts of some thousand rows are checked as one table (`db.ledger_columns`), which accepts what is plainly right and
+nothing that `LedgerRow` refuses. Any other part goes row by row (`db.ledger_reader`): there too what is plainly right is
+read quickly, and all else by `LedgerRow`, which accepts it or says what is wrong.
+"""
 
 from collections.abc import Iterator
 
@@ -12,7 +17,7 @@ from db.text import json_to_database
 
 
 class LedgerCheck:
-    """Looks at each row by itself, and whether it is of the same run as the first one."""
+    """Checks rows by themselves, and whether they are of the same run as the first one."""
 
     def __init__(self, file: LedgerFile) -> None:
         self._file = file

@@ -49,6 +49,8 @@ def _rules() -> dict[str, pl.Expr]:
             right.append(~pl.col(column).str.contains_any([MARK, "\0"]))
         if column in JSON_COLUMNS:
             right.append(~pl.col(column).str.contains("\\u", literal=True))
+            # As a text of JSON it is no value.
+            right.append(pl.col(column).str.strip_chars() != "null")
         rules[column] = pl.all_horizontal(right).fill_null(True).all() if right else pl.lit(True)
     return rules
 

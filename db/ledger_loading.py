@@ -1,7 +1,9 @@
 """Tables of ledger rows into the database, in batches: while Postgres stores one, the next is made."""
 
 import io
+import itertools
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -131,8 +133,19 @@ def _store(
         raise LedgerInvalid(_reason(error, batch, place)) from None
 
 
+def _row_at(table: pl.DataFrame, line: int) -> int:
+    """Which row Postgres means: it counts line ends inside of texts too, in the first row carriage returns instead."""
+
+    def ends(end: str) -> list[int]:
+        counts = pl.col(pl.String).str.count_matches(end, literal=True).fill_null(0)
+        return table.select(pl.sum_horizontal(counts)).to_series().to_list()
+
+    heights = [1 + inside for inside in (ends("\r")[:1] + ends("\n")[1:])]
+    return bisect_left(list(itertools.accumulate(heights)), line)
+
+
 def _reason(error: psycopg.DataError, batch: Batch, place: Callable[[int], str]) -> str:
     """What Postgres alone refuses, such as a number in `usage` that is beyond its range."""
     found = re.search(r"COPY call, line (\d+)", error.diag.context or "")
-    where = f"{place(batch.lines[int(found.group(1)) - 1])}: " if found else ""
+    where = f"{place(batch.lines[_row_at(batch.tables['call'], int(found.group(1)))])}: " if found else ""
     return f"{where}{error.diag.message_primary}. {error.diag.message_detail or ''}".strip()

@@ -98,6 +98,7 @@ class Committer:
                 await self._halve(batch, error)
                 return
         for waiting in batch:
+            # Nobody waits any more where the caller was cancelled.
             if not waiting.result.done():
                 item = waiting.item
                 waiting.result.set_result(
@@ -126,7 +127,8 @@ class Committer:
         [waiting] = batch
         item = waiting.item
         if isinstance(item, CallStart) or item.error == "not_storable":
-            waiting.result.set_exception(error)
+            if not waiting.result.done():
+                waiting.result.set_exception(error)
             return
         log.error(
             "The outcome of job %d cannot be stored (%s); kept without its text.",

@@ -1,8 +1,8 @@
 """One budget of requests, tokens and concurrency per gateway key and model, shared by all workers everywhere.
 
 A *lane* is `endpoint:key-fingerprint:model`. Its state lives in Redis (6.2 or newer) or Valkey under four
-keys with the hash tag `{lane}`; every decision is one Lua script (`limiter_*.lua`), atomic, on the server's
-clock.
+keys with the hash tag `{lane}`; decisions are Lua scripts (`limiter_*.lua`), atomic, on the server's clock,
+and each takes some calls of one process in their order.
 
 **Slots.** A granted call is charged at once and told when its slot is. Levels may go below zero, so that
 everyone who waits holds a slot of his own: nobody polls, and no herd is woken. Asking again with the same id
@@ -71,7 +71,7 @@ LANE_PARTS = ("lane", "flight", "held", "waiting")
 SHORT_WAIT_S = 0.05
 """After so short a wait `turn` does not ask again: a cool-down begun in it counts as just missed."""
 YIELD_SHARE = 1 / 8
-"""Share of freed slots that a process leaves to other processes' waiters instead of its own."""
+"""How often a process leaves what it has freed to other processes' waiters instead of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,7 @@ class _Lane:
 
 
 class Limiter:
-    """Asks Redis before every call. One object per process and event loop; it opens and closes no connection.
+    """Asks Redis for every call. One object per process and event loop; it opens and closes no connection.
 
     Every method but `stop` raises `LimiterUnavailable` when Redis gives no answer.
     """
@@ -158,7 +158,7 @@ class Limiter:
 
     async def give_up(self, lane: str, request_id: str) -> None:
         """Hand back the slot of a call that was not sent; once, and without harm for one that holds none."""
-        await self.settle(lane, request_id, tokens=None, result="given_up")
+        await self._lane(lane).ends.put(Ended(request_id=request_id, tokens=None, result="given_up"))
 
     async def view(self, lane: str) -> LimiterView:
         """The lane as it is now. Changes nothing."""
@@ -222,7 +222,7 @@ class Limiter:
         ]
         free, waiting = await self._run(self._settle, lane, *each)
         # The first waiter of this process learns at once of what is freed here, which costs no polling. Now
-        # and then a slot is left to the waiters of other processes, so that none of them starves.
+        # and then it is left to the waiters of other processes, so that none of them starves.
         line = self._lane(lane).line
         others = waiting - bool(line)
         if others <= 0 or random.random() >= YIELD_SHARE:

@@ -11,8 +11,6 @@ local CALM, FORGIVE = limited and 30000 or 60000, limited and 1 or 1 / 10
 local NEAR, BEYOND, SLOW = 0.85, 1.1, 0.25
 local MOST_STRIKES = 3        -- 1, 4, 16 s
 
-local in_flight = redis.call('ZCARD', FLIGHT) -- before any of them is over
-
 local function learn_ratio(held, tokens)
   if not tokens or held.estimate <= 0 then return end
   if lane.estimated == 0 then lane.actual, lane.estimated = PRIOR * held.estimate, PRIOR * held.estimate end
@@ -22,7 +20,7 @@ end
 
 -- More concurrency only where concurrency is what holds calls back: not while a limit does (the call had to
 -- wait for one), and not while much of it is unused.
-local function grow(held)
+local function grow(held, in_flight)
   if held.reason ~= 'ok' or 2 * in_flight < lane.concurrency then return end
   local calm = now - math.max(lane.throttled_at, lane.cool) > CALM
   local near = lane.concurrency > NEAR * lane.peak and lane.concurrency < BEYOND * lane.peak
@@ -31,12 +29,12 @@ local function grow(held)
   lane.concurrency = math.min(MAX_CONCURRENCY, lane.concurrency + step)
 end
 
-local function succeed(held, tokens)
+local function succeed(held, tokens, in_flight)
   lane.strikes = math.max(0, lane.strikes - FORGIVE)
   local took = now - held.slot
   if took > 0 then lane.hold = lane.hold == 0 and took or lane.hold + (took - lane.hold) / 8 end
   learn_ratio(held, tokens)
-  grow(held)
+  grow(held, in_flight)
 end
 
 -- One cut per cool-down (the 429s of calls that were already under way belong to the same one) and per duration of
@@ -66,9 +64,10 @@ end
 
 local function settle(id, tokens, result, told)
   local held = find(id)
+  local in_flight = redis.call('ZCARD', FLIGHT)
   redis.call('ZREM', WAITING, id)
   if held and result == 'given_up' then refund(held) elseif held then release(held, tokens) end
-  if held and result == 'ok' then succeed(held, tokens) end
+  if held and result == 'ok' then succeed(held, tokens, in_flight) end
   if result == 'throttled' then cool_down(told) end
 end
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Literal
 
 Reason = Literal["ok", "requests", "tokens", "concurrency", "cool_down", "stopped"]
-Result = Literal["ok", "throttled", "other", "given_up"]
+Result = Literal["ok", "throttled", "other"]
 
 
 class LimiterError(Exception):
@@ -63,7 +63,7 @@ class Decision:
 
 
 STOPPED = Decision(granted=False, wait_s=0.0, reason="stopped")
-"""The process stops: nothing is held."""
+"""The process stops. What was asked for in vain is given up, or its lease ends by itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +73,7 @@ class Ended:
     request_id: str
     tokens: int | None
     """What it used; unknown tokens keep the expected ones charged."""
-    result: Result
+    result: Result | Literal["given_up"]
     cool_down_s: float = 0.0
 
 

@@ -48,6 +48,7 @@ class Line:
         self._refusal = Decision(granted=False, wait_s=0.25, reason="concurrency")
         self._ask_at = 0.0
         self._stopped = False
+        self._returning: set[asyncio.Task[None]] = set()
 
     def __bool__(self) -> bool:
         """Whether anybody waits."""
@@ -58,6 +59,11 @@ class Line:
         if free > 0:
             self._free.set()
         else:
+            self._close()
+
+    def _close(self) -> None:
+        """Nothing is free; but who was let go by `stop` is not held up."""
+        if not self._stopped:
             self._free.clear()
 
     def stop(self) -> None:
@@ -109,31 +115,39 @@ class Line:
             for waiter in waiters[1:]:
                 self._answer(waiter, error)
             raise
-        return await self._tell(waiters, decisions)
+        return self._tell(waiters, decisions)
 
     def _together(self, first: _Waiter) -> list[_Waiter]:
         """The first one and who is behind it under the same limits."""
         same = itertools.takewhile(lambda waiter: waiter.asked.limits == first.asked.limits, self._waiters)
         return list(itertools.islice(same, MOST_AT_ONCE))
 
-    async def _tell(self, waiters: Sequence[_Waiter], decisions: Sequence[Decision]) -> Decision | None:
+    def _tell(self, waiters: Sequence[_Waiter], decisions: Sequence[Decision]) -> Decision | None:
         """Hand out the answers; give the first one its own."""
-        first, unwanted = None, []
+        first = None
         for number, (waiter, decision) in enumerate(zip(waiters, decisions, strict=False)):
             if not decision.granted:
                 self._refusal = decision
-                self._free.clear()
+                self._close()
                 if decision.wait_s <= self._max_wait_s:
                     break
             if number == 0:
                 first = decision
             elif not self._answer(waiter, decision) and decision.granted:
-                unwanted.append(waiter.asked.request_id)
+                self._return(waiter.asked.request_id)
         self._ask_at = asyncio.get_running_loop().time() + self._refusal.wait_s
-        for request_id in unwanted:
+        return first
+
+    def _return(self, request_id: str) -> None:
+        """Give up the slot of one who has left; nobody waits for that."""
+
+        async def give_up() -> None:
             with suppress(LimiterUnavailable):  # its lease ends by itself
                 await self._give_up(request_id)
-        return first
+
+        returning = asyncio.create_task(give_up())
+        self._returning.add(returning)
+        returning.add_done_callback(self._returning.discard)
 
     def _answer(self, waiter: _Waiter, answer: Decision | LimiterUnavailable) -> bool:
         """Out of the line with its answer; False where nobody waits for it any more."""
@@ -168,14 +182,28 @@ class Together(Generic[Item]):
         try:
             while self._items:
                 batch, self._items = self._items[:MOST_AT_ONCE], self._items[MOST_AT_ONCE:]
+                error: BaseException | None = asyncio.CancelledError()
                 try:
                     await self._tell([item for item, _ in batch])
-                except Exception as error:  # noqa: BLE001 - whoever waits gets it
-                    for _, told in batch:
-                        if not told.done():
-                            told.set_exception(error)
-                for _, told in batch:
-                    if not told.done():
-                        told.set_result(None)
+                    error = None
+                except Exception as raised:  # noqa: BLE001 - whoever waits gets it
+                    error = raised
+                finally:
+                    _answer_all([told for _, told in batch], error)
         finally:
             self._telling = None
+            for _, told in self._items:
+                told.cancel()
+
+
+def _answer_all(futures: Sequence["asyncio.Future[None]"], error: BaseException | None) -> None:
+    """None: all went well. A future that is done belongs to a caller who was cancelled."""
+    for future in futures:
+        if future.done():
+            continue
+        if error is None:
+            future.set_result(None)
+        elif isinstance(error, asyncio.CancelledError):
+            future.cancel()
+        else:
+            future.set_exception(error)

@@ -50,8 +50,9 @@ def next_step(
 
 
 def is_quick(trial: DueTrial, run: RunContext, task: TaskContext) -> bool:
-    """Whether its step computes a moment at the most."""
-    return run.strategies[trial.strategy].quick and all(check_is_quick(spec) for spec in task.check_specs)
+    """Whether its step computes a moment at the most. Never raises."""
+    strategy = run.strategies.get(trial.strategy)
+    return strategy is not None and strategy.quick and all(check_is_quick(spec) for spec in task.check_specs)
 
 
 def _following(

@@ -1,4 +1,5 @@
--- Importing a ledger: rows that were checked one by one become a finished run, in one transaction.
+-- Importing a ledger: checked rows become a finished run, in one transaction. Those of an export are copied straight into
+-- the tables; the last part of this file is for rows in another order, which are sorted first.
 -- What a ledger does not say (goals, checks, outcomes, keys, bounds) stays empty, or says 'imported'.
 
 -- name: import_alone
@@ -88,6 +89,8 @@ FROM by_model;
 -- name: analyze_import
 -- Before the commit: afterwards each page that is looked at would be marked as committed, and so be written anew.
 ANALYZE task, strategy, trial, job, call;
+
+-- Rows in another order.
 
 -- name: keep_rows
 CREATE TEMPORARY TABLE kept_row (

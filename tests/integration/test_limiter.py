@@ -15,8 +15,8 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from tests.integration.limiter_clock import ClockedLimiter
-from workers.limiter import Limiter
-from workers.limits import STOPPED, Asked, Decision, LimiterUnavailable, Limits
+from workers.limiter import LANE_PARTS, Limiter
+from workers.limits import STOPPED, Asked, Decision, Ended, LimiterUnavailable, Limits
 
 LANE = "127.0.0.1:8080/api:ab12:gpt-x"
 START_S = 1_800_000_000.0
@@ -420,6 +420,54 @@ async def test_calls_asked_together_hold_slots_one_after_the_other(limiter):
     """The same as when each is asked by itself, in their order."""
     turns = await limiter._ask(LANE, REQUESTS, [asked(name) for name in "abc"])
     assert turns == [wait(n / PER_S, "requests") for n in (1, 2, 3)]
+
+
+WHOLE = Limits(requests_per_minute=600, tokens_per_minute=60_000, concurrency=40)
+
+
+@pytest.mark.parametrize("limits", [NO_LIMITS, REQUESTS, WHOLE], ids=["none", "requests", "all"])
+@pytest.mark.parametrize("last", ["ok", "throttled"])
+async def test_one_script_for_many_leaves_what_many_scripts_leave(redis, clock, limits, last):
+    """Asked and settled one by one, and all at once: the same decisions and the same lane, to the last digit."""
+    one_by_one = ClockedLimiter(redis, clock, prefix="single")
+    at_once = ClockedLimiter(redis, clock, prefix="many")
+    for round_ in range(6):
+        calls = [
+            Asked(request_id=f"{round_}-{n}", tokens=100 + n, limits=limits, lease_s=60)
+            for n in range(5 * round_ + 1)
+        ]
+        singly = []
+        for call in calls:
+            singly += await one_by_one._ask(LANE, limits, [call])
+            if not singly[-1].granted:
+                break
+        assert await at_once._ask(LANE, limits, calls) == singly
+        # One is asked again, with a new one behind it.
+        again = [calls[0], Asked(request_id=f"{round_}-late", tokens=7, limits=limits, lease_s=60)]
+        singly = [decision for call in again for decision in await one_by_one._ask(LANE, limits, [call])]
+        together = await at_once._ask(LANE, limits, again)
+        assert together == singly[: len(together)]
+        clock.now_s += 0.7
+        results = [*["given_up", "other", *(["ok"] * len(calls))][: len(calls) - 1], last]
+        ended = [
+            Ended(request_id=call.request_id, tokens=n or None, result=result, cool_down_s=0.5)
+            for n, (call, result) in enumerate(zip(calls, results, strict=True))
+        ]
+        for each in ended:
+            await one_by_one._end(LANE, [each])
+        await at_once._end(LANE, ended)
+        clock.now_s += 13 * round_
+        assert await state_of(redis, "many") == await state_of(redis, "single")
+
+
+async def state_of(redis: Redis, prefix: str) -> dict[str, object]:
+    lane, flight, held, waiting = (f"{prefix}:{{{LANE}}}:{part}" for part in LANE_PARTS)
+    return {
+        "lane": await redis.hgetall(lane),
+        "flight": await redis.zrange(flight, 0, -1, withscores=True),
+        "held": await redis.hgetall(held),
+        "waiting": await redis.zrange(waiting, 0, -1, withscores=True),
+    }
 
 
 async def test_those_behind_the_first_refused_one_are_not_asked(limiter):

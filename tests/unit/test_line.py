@@ -168,6 +168,34 @@ async def test_stopping_lets_everybody_go() -> None:
     assert await asyncio.gather(*tasks.values()) == [STOPPED] * 3
 
 
+async def test_stopping_is_not_undone_by_an_answer_that_was_under_way() -> None:
+    redis = Redis(slots=0, refusal=LATER)
+    redis.answering.clear()
+    tasks = redis.enter("abc")
+    await settled()
+    redis.line.stop()
+    redis.answering.set()
+    found = await asyncio.wait_for(asyncio.gather(*tasks.values()), 5)
+    assert found == [LATER, STOPPED, STOPPED]
+    redis.line.learn(0)
+    assert await asyncio.wait_for(redis.enter("d")["d"], 5) == STOPPED
+
+
+async def test_a_teller_that_is_cancelled_leaves_nobody_waiting() -> None:
+    async def tell(items: Sequence[int]) -> None:
+        await asyncio.Event().wait()
+
+    together = Together(tell)
+    waiting = [asyncio.create_task(together.put(number)) for number in (1, 2)]
+    await settled()
+    waiting.append(asyncio.create_task(together.put(3)))
+    await settled()
+    assert together._telling is not None
+    together._telling.cancel()
+    found = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(each) for each in found] == [asyncio.CancelledError] * 3
+
+
 async def test_what_comes_while_something_is_told_is_told_together() -> None:
     told: list[list[int]] = []
     gate = asyncio.Event()

@@ -8,6 +8,7 @@ from typing import Any
 
 from analysis.safetext import terminal_text
 
+_MOST_LEVELS = 100
 _TITLE = re.compile(r"<title[^>]*>(.{1,200}?)</title", re.IGNORECASE | re.DOTALL)
 
 
@@ -77,8 +78,15 @@ def describe(content: bytes) -> str:
 
 
 def storable(value: Any, *, at_most: int) -> bool:
-    """Whether JSON can hold the value, in so many characters."""
+    """Whether JSON can hold the value, in so many characters, and whoever reads it later can walk through it."""
     try:
-        return len(json.dumps(value, allow_nan=False)) <= at_most
-    except (ValueError, TypeError, RecursionError):
+        return _within(value, _MOST_LEVELS) and len(json.dumps(value, allow_nan=False)) <= at_most
+    except (ValueError, TypeError):
         return False
+
+
+def _within(value: Any, levels: int) -> bool:
+    if not isinstance(value, dict | list):
+        return True
+    parts = value.values() if isinstance(value, dict) else value
+    return levels > 0 and all(_within(part, levels - 1) for part in parts)

@@ -15,6 +15,7 @@ from db import background, ledger_files, ledger_frames, ledger_import, ledger_lo
 from db.connection import Connection
 from db.errors import LedgerInvalid
 from db.ledger import WRITERS, export_lines
+from db.ledger import frames as exported
 from db.ledger_files import ledger_file
 from db.ledger_groups import Batch, Groups
 from db.ledger_import import import_ledger
@@ -172,13 +173,21 @@ def test_an_interrupt_leaves_nothing(
     assert nothing_is_left(connection)
 
 
+@pytest.mark.parametrize(
+    "texts", [{}, {0: "a\rb\nc\n", 1: "\r\n\r\r", 120: "\n\n\n"}], ids=["plain", "line ends"]
+)
+@pytest.mark.parametrize("number", ["1e-20000", "1e999999"])
 def test_what_postgres_alone_refuses_is_named_by_its_line(
-    connection: Connection, tmp_path: Path, small_parts: None, monkeypatch: pytest.MonkeyPatch
+    connection: Connection,
+    tmp_path: Path,
+    small_parts: None,
+    monkeypatch: pytest.MonkeyPatch,
+    texts: dict[int, str],
+    number: str,
 ) -> None:
-    """A number that no check let through, so that this is not reached otherwise."""
     monkeypatch.setattr(ledger_frames, "plainly_right", lambda table: True)
-    lines = [json.dumps(row(task_id=f"t{n:04}")) for n in range(300)]
-    lines[200] = json.dumps(row(task_id="t0200", usage="#")).replace('"#"', "1e999999")
+    lines = [json.dumps(row(task_id=f"t{n:04}", content=texts.get(n, "x"))) for n in range(300)]
+    lines[200] = json.dumps(row(task_id="t0200", content="\n\r", usage="#")).replace('"#"', number)
     (tmp_path / "l.jsonl").write_text("\n".join(lines))
     with pytest.raises(LedgerInvalid, match=r"l\.jsonl:201: value overflows numeric format"):
         import_ledger(connection, ledger_file(tmp_path / "l.jsonl"))
@@ -263,3 +272,17 @@ def test_the_thread_does_not_run_ahead_of_postgres() -> None:
         gate.set()
         giving.join()
         assert len(most) == 10
+
+
+def test_a_text_of_json_that_says_null_is_no_value(connection: Connection, tmp_path: Path) -> None:
+    """As other programs write Parquet: `json.dumps(None)` in a column of JSON texts."""
+    path = write_lines(tmp_path / "l.jsonl", [row(task_id=f"t{n}") for n in range(3)])
+    import_ledger(connection, ledger_file(path))
+    [table] = exported(connection, run=find_run(connection, "theirs")["id"])
+    null = pl.lit("null", dtype=pl.String)
+    table.with_columns(usage=null, winner=null, opponent=pl.lit(" null ")).write_parquet(
+        tmp_path / "l.parquet"
+    )
+    import_ledger(connection, ledger_file(tmp_path / "l.parquet"), run_id="again")
+    found = connection.execute("SELECT usage, winner, opponent FROM ledger WHERE run_id = 'again'").fetchall()
+    assert [tuple(row.values()) for row in found] == [(None, None, None)] * 3

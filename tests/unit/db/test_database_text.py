@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from db.text import (
     MARK,
+    database_json,
     encodable,
     escape_json,
     from_database,
@@ -72,6 +73,7 @@ def test_json_text_is_escaped_as_its_value_is(value: object, ascii_only: bool) -
         return  # no UTF-8, so no JSON
     stored = json_to_database(line)
     assert json.loads(stored) == escape_json(json.loads(line))
+    assert json.loads(database_json(json.loads(line))) == escape_json(json.loads(line))
     assert json.loads(json_from_database(stored)) == json.loads(line)
 
 

@@ -166,7 +166,10 @@ def test_asked_for_keys_of_a_json_object(content: str, message: str | None) -> N
     assert (outcome.message, outcome.error) == (message, message and "invalid_output")
 
 
-@pytest.mark.parametrize("arguments", ["x" * 1_000_000, float("inf")], ids=["huge", "infinite"])
+DEEP = json.loads("[" * 600 + "]" * 600)
+
+
+@pytest.mark.parametrize("arguments", ["x" * 1_000_000, float("inf"), DEEP], ids=["huge", "infinite", "deep"])
 def test_tool_calls_that_json_cannot_hold_are_none(arguments: Any) -> None:
     calls = [{"id": "c1", "function": {"name": "ls", "arguments": arguments}}]
     sent = body(choices=[{"message": {"content": "text", "tool_calls": calls}, "finish_reason": "stop"}])
