@@ -1,8 +1,8 @@
 """The rows of a ledger file, checked, as tables for the database.
 
 Parts of some thousand rows are checked as one table (`db.ledger_columns`), which accepts what is plainly right and
-nothing that `LedgerRow` refuses. Any other part goes row by row (`db.ledger_reader`): there too what is plainly right is
-read quickly, and all else by `LedgerRow`, which accepts it or says what is wrong.
+nothing that `LedgerRow` refuses. Any other part goes row by row (`db.ledger_reader`): there too what is plainly right
+is read quickly, and all else by `LedgerRow`, which accepts it or says what is wrong.
 """
 
 from collections.abc import Iterator
