@@ -34,7 +34,7 @@ COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "compare": ("paretoken.compare", "compare", "Say what changed from one run to another."),
     "analyze": ("paretoken.analyze", "analyze", "The same tables from files that you have."),
     "audit": ("paretoken.audit", "audit", "Check a run's ledger, and compare it with a bill."),
-    "export": ("paretoken.ledger", "export", "Write a run's ledger as JSON Lines."),
+    "export": ("paretoken.ledger", "export", "Write a run's ledger as JSON Lines, CSV or Parquet."),
     "import": ("paretoken.ledger", "import_", "Read a ledger file into the database."),
     "clients": ("paretoken.clients.cli", "app", "Files for Claude Code, Codex and CC Switch."),
     "strategies": ("paretoken.catalogue", "strategies", "List the kinds of strategies and what they cost."),

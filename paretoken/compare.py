@@ -60,11 +60,12 @@ def compare(
 
 
 def _facts(run: "Row", calls: "pl.DataFrame") -> dict[str, Any]:
-    """What may explain a change."""
+    """What may explain a change; None where nobody knows: a ledger that was imported holds no experiment."""
+    imported = bool(run["experiment"].get("imported"))
     return {
         "run_id": run["run_id"],
-        "experiment_hash": run["experiment_hash"],
-        "prompts_hash": run["prompts_hash"],
+        "experiment_hash": None if imported else run["experiment_hash"],
+        "prompts_hash": None if imported else run["prompts_hash"],
         "models": sorted(calls["model"].drop_nulls().unique()),
     }
 
@@ -139,8 +140,14 @@ def _heading(found: "Changes", facts: list[dict[str, Any]]) -> Iterator[str]:
             yield f"Left out: strategies that only {run} has: {', '.join(names)}."
     told = [f"models: A {', '.join(a['models']) or 'none'}, B {', '.join(b['models']) or 'none'}"]
     for what, key in (("experiment", "experiment_hash"), ("prompts", "prompts_hash")):
-        told.append(f"{what}: {'the same' if a[key] == b[key] else 'changed'}")
+        told.append(f"{what}: {_difference(a[key], b[key])}")
     yield "; ".join(told) + "."
+
+
+def _difference(a: str | None, b: str | None) -> str:
+    if None in (a, b):
+        return "unknown (imported)"
+    return "the same" if a == b else "changed"
 
 
 def _footing(found: "Changes") -> Iterator[str]:

@@ -5,7 +5,7 @@ import itertools
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from workers.limits import STOPPED, Asked, Decision, LimiterUnavailable, Limits
@@ -14,6 +14,8 @@ Item = TypeVar("Item")
 
 MOST_AT_ONCE = 100
 """Redis does nothing else while it decides."""
+_LEAST_WAIT_S = 0.25
+"""Before it is worth asking again, where no answer says more."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -45,7 +47,8 @@ class Line:
         self._max_wait_s = max_wait_s
         self._waiters: deque[_Waiter] = deque()
         self._free = asyncio.Event()
-        self._refusal = Decision(granted=False, wait_s=0.25, reason="concurrency")
+        self._refusal = Decision(granted=False, wait_s=_LEAST_WAIT_S, reason="concurrency")
+        self._refused_until = 0.0
         self._ask_at = 0.0
         self._stopped = False
         self._returning: set[asyncio.Task[None]] = set()
@@ -107,7 +110,8 @@ class Line:
         if self._stopped:
             return STOPPED
         if loop.time() >= first.deadline and not self._free.is_set():
-            return self._refusal
+            left_s = max(_LEAST_WAIT_S, self._refused_until - loop.time())
+            return replace(self._refusal, wait_s=left_s)
         waiters = self._together(first)
         try:
             decisions = await self._ask(first.asked.limits, [waiter.asked for waiter in waiters])
@@ -125,9 +129,12 @@ class Line:
     def _tell(self, waiters: Sequence[_Waiter], decisions: Sequence[Decision]) -> Decision | None:
         """Hand out the answers; give the first one its own."""
         first = None
+        now = asyncio.get_running_loop().time()
+        self._ask_at = now + _LEAST_WAIT_S
         for number, (waiter, decision) in enumerate(zip(waiters, decisions, strict=False)):
             if not decision.granted:
                 self._refusal = decision
+                self._ask_at = self._refused_until = now + decision.wait_s
                 self._close()
                 if decision.wait_s <= self._max_wait_s:
                     break
@@ -135,7 +142,6 @@ class Line:
                 first = decision
             elif not self._answer(waiter, decision) and decision.granted:
                 self._return(waiter.asked.request_id)
-        self._ask_at = asyncio.get_running_loop().time() + self._refusal.wait_s
         return first
 
     def _return(self, request_id: str) -> None:

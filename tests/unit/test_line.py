@@ -107,6 +107,31 @@ async def test_a_long_refusal_ends_the_wait_of_the_one_who_was_refused() -> None
     assert await tasks["a"] == LATER
 
 
+async def test_whoever_waits_behind_a_refusal_is_told_what_is_left_of_its_wait() -> None:
+    """Refused for 100 s; who gives up waiting 20 s later is to come back in 80."""
+    with_time = asyncio.get_running_loop()
+    redis = Redis(slots=0, refusal=LATER)
+    redis.line = Line(redis.ask, redis.give_up, max_wait_s=0.2)
+    redis.line.learn(1)
+    began = with_time.time()
+    tasks = redis.enter("ab")
+    assert await tasks["a"] == LATER
+    told = await tasks["b"]
+    assert told.reason == LATER.reason
+    assert told.wait_s == pytest.approx(LATER.wait_s - (with_time.time() - began), abs=0.1)
+    assert told.wait_s < LATER.wait_s
+
+
+async def test_after_a_grant_an_old_refusal_says_nothing_of_when_to_ask() -> None:
+    """The first refusal, of 100 s, ended one wait; later the last slot goes to one, and the next asks soon."""
+    redis = Redis(slots=0, refusal=LATER)
+    assert await redis.enter("a")["a"] == LATER
+    redis.free(1)
+    assert await redis.enter("b")["b"] == GO
+    redis.slots = 1  # freed by another process
+    assert await asyncio.wait_for(redis.enter("c")["c"], 10) == GO
+
+
 @pytest.mark.parametrize("leaver", ["a", "b"])
 async def test_whoever_is_cancelled_in_the_line_is_no_obstacle(leaver: str) -> None:
     redis = Redis(slots=0)
