@@ -101,7 +101,8 @@ def write_csv(connection: Connection, out: BinaryIO, *, run: int) -> int:
     rows = 0
     for frame in _tables(connection, run, time="to_json({}) #>> '{{}}'"):
         safe = frame.with_columns(_safe_cells(frame[name]) for name in frame.columns)
-        safe.write_csv(out, include_header=False)
+        # Not by polars itself, which does not say of a pipe that it was closed.
+        out.write(safe.write_csv(include_header=False).encode())
         rows += frame.height
     return rows
 

@@ -46,8 +46,7 @@ class LedgerCheck:
                     yield number, plain_frame(number, block), block_lines(number, block)
             case "parquet":
                 for number, table in self._file.tables():
-                    lines = enumerate(table_lines(table), start=number)
-                    yield number, plain_table(number, table), lines
+                    yield number, plain_table(number, table), table_lines(self._file, number, table)
             case _:
                 yield 1, None, self._file.rows()
 

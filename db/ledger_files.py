@@ -144,45 +144,67 @@ def _csv_rows(file: LedgerFile) -> Iterator[tuple[int, bytes]]:
     for batch in frame.collect_batches(maintain_order=True):
         for cells in batch.iter_rows(named=True):
             number += 1
-            fields = (f"{json.dumps(name)}:{_cell(name, cell)}" for name, cell in cells.items())
+            place = file.place(number)
+            fields = (f"{json.dumps(name)}:{_cell(name, cell, place)}" for name, cell in cells.items())
             yield number, f"{{{','.join(fields)}}}".encode()
 
 
-def _cell(name: str, cell: str | None) -> str:
+def _cell(name: str, cell: str | None, place: str) -> str:
     if cell is None:
         return "null"
     text = csv_value(cell)
-    return _bare(text) if name in _BARE else json.dumps(text)
+    return _bare(name, text, place) if name in _BARE else json.dumps(text)
 
 
-def _bare(text: str) -> str:
+def _bare(name: str, text: str, place: str) -> str:
     """Text that is JSON stays as it is; anything else becomes a JSON string, which no number's field accepts."""
     try:
         json.loads(text)
     except ValueError:
+        if name == "usage":  # which accepts any
+            raise LedgerInvalid(f"{place}: usage: no JSON. Write it as the gateway reported it.") from None
         return json.dumps(text)
     return text
 
 
 def _parquet_rows(file: LedgerFile) -> Iterator[tuple[int, bytes]]:
     for number, table in _parquet_tables(file):
-        yield from enumerate(table_lines(table), start=number)
+        yield from table_lines(file, number, table)
 
 
 def _parquet_tables(file: LedgerFile) -> Iterator[tuple[int, pl.DataFrame]]:
     number = 1
-    for found in pl.scan_parquet(file.path).collect_batches(maintain_order=True):
+    frame = pl.scan_parquet(file.path)
+    for name, kind in frame.collect_schema().items():
+        if kind.is_nested() or kind in (pl.Binary, pl.Object):
+            raise LedgerInvalid(
+                f"{file.path}: {name}: a column of {kind}. Write numbers, times and texts, and what is JSON as text."
+            )
+    for found in frame.collect_batches(maintain_order=True):
         for part in found.iter_slices(_BATCH_ROWS) if found.height else ():
             yield number, part
             number += part.height
 
 
-def table_lines(table: pl.DataFrame) -> Iterator[bytes]:
-    """The rows of a part of a Parquet file as JSON text."""
+def table_lines(file: LedgerFile, number: int, table: pl.DataFrame) -> Iterator[tuple[int, bytes]]:
+    """The rows of a part of a Parquet file as JSON text, the first of which has this number."""
+    _require_finite(file, number, table)
     bare = [name for name in JSON_COLUMNS if name in table.columns]
     lines = table.drop(bare).write_ndjson().encode().splitlines()
-    for line, texts in zip(lines, table.select(bare).iter_rows(), strict=True):
+    for at, (line, texts) in enumerate(zip(lines, table.select(bare).iter_rows(), strict=True), start=number):
         more = (
-            f',"{name}":{_bare(text)}' for name, text in zip(bare, texts, strict=True) if text is not None
+            f',"{name}":{_bare(name, text, file.place(at))}'
+            for name, text in zip(bare, texts, strict=True)
+            if text is not None
         )
-        yield json_from_database(line[:-1] + "".join(more).encode() + b"}")
+        yield at, json_from_database(line[:-1] + "".join(more).encode() + b"}")
+
+
+def _require_finite(file: LedgerFile, number: int, table: pl.DataFrame) -> None:
+    """JSON has no infinity and no NaN: they would come out as unknown."""
+    for column in table.select(pl.selectors.float()).iter_columns():
+        odd = (~column.is_finite()).arg_true()
+        if len(odd):
+            found = column[int(odd[0])]
+            place = file.place(number + int(odd[0]))
+            raise LedgerInvalid(f"{place}: {column.name}: Input should be a finite number (found {found}).")

@@ -163,8 +163,11 @@ def _changed(columns: list[str]) -> pl.Expr:
 def _require_order(frame: pl.DataFrame) -> None:
     order = pl.col("attempt") * _MOST_TURNS + pl.col("turn")
     again = (pl.col("job_no") == pl.col("job_no").shift()) & (order <= order.shift())
+    same_attempt = (pl.col("job_no") == pl.col("job_no").shift()) & ~_changed(["attempt"])
     same_trial = pl.col("strategy").is_not_null() & (pl.col("owner_no") == pl.col("owner_no").shift())
-    if frame.select((again | (same_trial & _changed(["winner", "opponent"]))).any()).item():
+    if frame.select(
+        (again | (same_attempt & _changed(["used"])) | (same_trial & _changed(["winner", "opponent"]))).any()
+    ).item():
         raise Tangled
 
 

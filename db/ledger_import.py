@@ -7,7 +7,7 @@ same rows.
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import polars as pl
@@ -35,8 +35,16 @@ class Imported:
     trials: int
 
 
-def import_ledger(connection: Connection, file: LedgerFile, *, run_id: str | None = None) -> Imported:
+def import_ledger(
+    connection: Connection,
+    file: LedgerFile,
+    *,
+    run_id: str | None = None,
+    on_wait: Callable[[], None] = lambda: None,
+) -> Imported:
     """Read the file as a new run, named `run_id` or as its rows say.
+
+    One import is made at a time; `on_wait` is called where another one has to end first.
 
     Raises:
         LedgerInvalid: a row that is none, rows that contradict each other, or a name that is taken. Nothing of the
@@ -51,7 +59,7 @@ def import_ledger(connection: Connection, file: LedgerFile, *, run_id: str | Non
     _refuse_name(connection, name)
     with connection.transaction():
         _hasten(connection)
-        connection.execute(SQL["import_alone"])
+        _wait_for_others(connection, on_wait)
         run = _add_run(connection, name, check.source_platform)
         loaded = _load(connection, file, itertools.chain([first], tables), run)
         _add_verdicts(connection, file, run)
@@ -60,6 +68,13 @@ def import_ledger(connection: Connection, file: LedgerFile, *, run_id: str | Non
         connection.execute("SET LOCAL default_statistics_target = 10")
         connection.execute(SQL["analyze_import"])
     return Imported(run_id=name, rows=loaded.rows, trials=loaded.trials)
+
+
+def _wait_for_others(connection: Connection, on_wait: Callable[[], None]) -> None:
+    found = connection.execute(SQL["try_import_alone"]).fetchone()
+    if not (found and found["alone"]):
+        on_wait()
+        connection.execute(SQL["import_alone"])
 
 
 def _hasten(connection: Connection) -> None:
@@ -126,5 +141,12 @@ def _add_verdicts(connection: Connection, file: LedgerFile, run: int) -> None:
         raise LedgerInvalid(
             f"{file.place(stranger['line'])}: opponent: a strategy without a row of this task and repeat. "
             "Import the whole ledger."
+        )
+    story = connection.execute(SQL["other_story"]).fetchone()
+    if story is not None:
+        where = f"in {file.short_place(story['other_line'])} " if story["other_line"] else ""
+        raise LedgerInvalid(
+            f"{file.place(story['line'])}: winner: the rows of {story['against']!r} {where}do not say the same of "
+            "this verdict. Both trials of a verdict name the same winner."
         )
     connection.execute(SQL["import_verdicts"], {"run": run})

@@ -17,6 +17,7 @@ _FETCHED_ROWS = 500
 _PAIRS = {
     "repeated_row": "the same task, strategy, repeat, try, round, sample, attempt, turn",
     "answered_twice": "used is true for two attempts of one call",
+    "used_in_part": "used is not the same for all turns of one attempt",
     "judged_twice": "winner and opponent of one trial are not the same",
 }
 

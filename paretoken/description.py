@@ -97,7 +97,10 @@ def _ahead(seen: Progress) -> str:
 
 
 def _waiting(wait: Wait) -> str:
-    what = "the gateway asked all to wait" if wait.why == "hold" else "waiting for a retry"
+    if wait.why == "hold":
+        what = "the gateway asked all to wait"
+    else:
+        what = "waiting for a retry" if wait.reason else "waiting for capacity"
     reason = f" ({wait.reason})" if wait.reason else ""
     until = f"{wait.until.astimezone():%Y-%m-%d %H:%M:%S}"
     return f"{wait.jobs:,} calls of {wait.model}: {what} until {until}{reason}"

@@ -124,7 +124,9 @@ def import_(
     run_id: Annotated[
         str | None, typer.Option("--run-id", help="Name of the new run; default: the one in the file.")
     ] = None,
-    format_: Chosen = None,
+    format_: Annotated[
+        Format | None, typer.Option("--format", help="Default: what the file's ending says.")
+    ] = None,
 ) -> None:
     """Read a ledger file into the database as a finished run: whole or not at all.
 
@@ -139,8 +141,12 @@ def import_(
 
     source = existing_file(file, format_)
     with readable_database() as database_url, database.connect(database_url) as connection:
-        made = import_ledger(connection, source, run_id=run_id)
+        made = import_ledger(connection, source, run_id=run_id, on_wait=_say_waiting)
     typer.echo(
         f"Run {made.run_id}: {counted(made.rows, 'row')}, {counted(made.trials, 'trial')}. "
         f"Next: paretoken report {made.run_id}"
     )
+
+
+def _say_waiting() -> None:
+    typer.echo("Another import is at work; this one begins when it has ended.", err=True)

@@ -2,8 +2,11 @@
 -- the tables; the last part of this file is for rows in another order, which are sorted first.
 -- What a ledger does not say (goals, checks, outcomes, keys, bounds) stays empty, or says 'imported'.
 
--- name: import_alone
+-- name: try_import_alone
 -- Two imports at once would wait for each other's lanes, in any order.
+SELECT pg_try_advisory_xact_lock(hashtext('paretoken import')) AS alone;
+
+-- name: import_alone
 SELECT pg_advisory_xact_lock(hashtext('paretoken import'));
 
 -- name: import_run
@@ -38,7 +41,8 @@ INSERT INTO run_lane (run, lane, proven_at) SELECT %(run)s, id, now() FROM found
 
 -- name: stage_verdicts
 CREATE TEMPORARY TABLE staged_verdict ON COMMIT DROP AS
-SELECT mine.trial, mine.task, against.id AS opponent, mine.strategy COLLATE "C" < said.opponent COLLATE "C" AS first,
+SELECT mine.trial, mine.task, against.id AS opponent, said.opponent AS against,
+       mine.strategy COLLATE "C" < said.opponent COLLATE "C" AS first,
        said.winner = said.opponent AS lost, said.winner = 'tie' AS tie, mine.line, said.place
 FROM judged_trial AS mine
 CROSS JOIN LATERAL ROWS FROM (
@@ -51,6 +55,19 @@ LEFT JOIN trial AS against
 
 -- name: unknown_opponent
 SELECT line FROM staged_verdict WHERE opponent IS NULL ORDER BY line LIMIT 1;
+
+-- name: other_story
+-- The rows of both trials say the same verdicts of each other, in whatever order.
+WITH side AS (
+  SELECT trial, opponent, against, min(line) AS line,
+         array_agg(winner ORDER BY winner) AS winners
+  FROM (SELECT trial, opponent, against, line,
+               CASE WHEN tie THEN 0 WHEN lost THEN opponent ELSE trial END AS winner FROM staged_verdict) AS said
+  GROUP BY trial, opponent, against)
+SELECT mine.line, mine.against, theirs.line AS other_line
+FROM side AS mine LEFT JOIN side AS theirs ON theirs.trial = mine.opponent AND theirs.opponent = mine.trial
+WHERE theirs.winners IS DISTINCT FROM mine.winners
+ORDER BY mine.line LIMIT 1;
 
 -- name: import_verdicts
 -- Each verdict stands in the rows of both trials: it is taken from the one whose strategy comes first.
@@ -109,6 +126,11 @@ HAVING count(*) > 1 ORDER BY 2 LIMIT 1;
 SELECT min(line) AS first, max(line) AS second
 FROM kept_row WHERE used GROUP BY task_id, strategy, repeat, try, round, sample
 HAVING count(DISTINCT attempt) > 1 ORDER BY 2 LIMIT 1;
+
+-- name: used_in_part
+SELECT min(line) AS first, max(line) AS second
+FROM kept_row GROUP BY task_id, strategy, repeat, try, round, sample, attempt
+HAVING bool_or(used) AND NOT bool_and(used) ORDER BY 2 LIMIT 1;
 
 -- name: judged_twice
 SELECT began.line AS first, kept_row.line AS second

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from analysis.errors import FrameError
@@ -148,6 +149,7 @@ def test_a_file_that_is_none_is_named(
         ),
         ("used", "TRUE", "l.csv: row 2: used: Input should be a valid boolean (found 'TRUE')."),
         ("task_id", "", "l.csv: row 2: task_id: Input should be a valid string (found None)."),
+        ("usage", '{"total_tokens": 1', "l.csv: row 2: usage: no JSON. Write it as the gateway reported it."),
     ],
 )
 def test_a_wrong_cell_is_named(
@@ -198,3 +200,91 @@ def test_a_name_that_is_taken_is_refused_with_advice(connection: Connection, tmp
 def test_a_name_that_is_no_folder_s_is_refused(connection: Connection, tmp_path: Path, name: str) -> None:
     path = write_lines(tmp_path / "l.jsonl", [row()])
     assert "--run-id" in refusal(connection, path, run_id=name)
+
+
+def judged(strategy: str, winner: Any, opponent: Any, **changes: Any) -> dict[str, Any]:
+    return row(strategy=strategy, winner=winner, opponent=opponent, **changes)
+
+
+A_WON = judged("a", "a", "b")
+STORIES: dict[str, tuple[list[dict[str, Any]], str]] = {
+    "one knows of none": (
+        [A_WON, judged("b", None, None)],
+        "l.jsonl:1: winner: the rows of 'b' do not say the same of this verdict.",
+    ),
+    "the other knows of none": (
+        [judged("a", None, None), judged("b", "b", "a")],
+        "l.jsonl:2: winner: the rows of 'a' do not say the same of this verdict.",
+    ),
+    "both have won": (
+        [A_WON, judged("b", "b", "a")],
+        "l.jsonl:1: winner: the rows of 'b' in line 2 do not say the same of this verdict.",
+    ),
+    "a tie for one": (
+        [A_WON, judged("b", "tie", "a")],
+        "l.jsonl:1: winner: the rows of 'b' in line 2 do not",
+    ),
+    "twice and once": (
+        [judged("a", ["a", "a"], ["b", "b"]), judged("b", "a", "a")],
+        "l.jsonl:1: winner: the rows of 'b' in line 2 do not say the same of this verdict.",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", STORIES)
+def test_two_trials_that_tell_a_verdict_differently_are_named(
+    connection: Connection, tmp_path: Path, case: str
+) -> None:
+    rows, message = STORIES[case]
+    assert message in refusal(connection, write_lines(tmp_path / "l.jsonl", rows))
+
+
+def test_verdicts_in_another_order_are_the_same(connection: Connection, tmp_path: Path) -> None:
+    rows = [judged("a", ["a", "tie", "b"], ["b"] * 3), judged("b", ["b", "a", "tie"], ["a"] * 3)]
+    import_ledger(connection, ledger_file(write_lines(tmp_path / "l.jsonl", rows)))
+    found = connection.execute("SELECT count(*), count(*) FILTER (WHERE tie) AS ties FROM verdict").fetchone()
+    assert found == {"count": 3, "ties": 1}
+
+
+@pytest.mark.parametrize("order", [(1, 2), (2, 1)], ids=["sorted", "reversed"])
+@pytest.mark.parametrize("used", [(True, False), (False, True)], ids=["first used", "last used"])
+def test_turns_of_an_attempt_are_used_together(
+    connection: Connection, tmp_path: Path, order: tuple[int, int], used: tuple[bool, bool]
+) -> None:
+    rows = [row(turn=turn, used=used[turn - 1]) for turn in order]
+    said = refusal(connection, write_lines(tmp_path / "l.jsonl", rows))
+    assert "l.jsonl:2: used is not the same for all turns of one attempt as in line 1." in said
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "message"),
+    [
+        ("usage", pl.Series([{"total_tokens": 3}] * 2), "l.parquet: usage: a column of Struct"),
+        ("winner", pl.Series([["tie"], None]), "l.parquet: winner: a column of List"),
+        ("content", pl.Series([b"abc", b"x"]), "l.parquet: content: a column of Binary"),
+        (
+            "cost_usd",
+            pl.Series([1.0, float("inf")]),
+            "l.parquet: row 2: cost_usd: Input should be a finite number (found inf).",
+        ),
+        (
+            "cost_usd",
+            pl.Series([float("nan"), None]),
+            "l.parquet: row 1: cost_usd: Input should be a finite number (found nan).",
+        ),
+        ("usage", pl.Series(["{}", "None"]), "l.parquet: row 2: usage: no JSON."),
+        ("usage", pl.Series(["{}", ""]), "l.parquet: row 2: usage: no JSON."),
+    ],
+    ids=["struct", "list", "bytes", "infinity", "not a number", "no JSON", "empty"],
+)
+def test_a_table_that_holds_no_ledger_is_named(
+    connection: Connection, tmp_path: Path, column: str, values: pl.Series, message: str
+) -> None:
+    rows = [row(usage='{"total_tokens": 3}'), row(task_id="t2", usage=None)]
+    table = pl.DataFrame(rows, infer_schema_length=None).with_columns(
+        pl.col("started_at", "finished_at").str.to_datetime(time_zone="UTC"), values.alias(column)
+    )
+    table.write_parquet(tmp_path / "l.parquet")
+    said = refusal(connection, tmp_path / "l.parquet")
+    assert message in said
+    assert "\n" not in said

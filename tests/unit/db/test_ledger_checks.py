@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Annotated, Any
 
 import polars as pl
@@ -12,13 +13,14 @@ from hypothesis import strategies as st
 
 from db.errors import LedgerInvalid
 from db.ledger_columns import plainly_right
-from db.ledger_files import table_lines
+from db.ledger_files import ledger_file, table_lines
 from db.ledger_frames import LINE, frames, plain_frame
 from db.ledger_reader import quick_type, read_row
 from db.ledger_row import COLUMNS, FIELDS, LedgerRow, check_row
 from db.text import json_to_database
 from tests.ledgers import row, unanswered
 
+FILE = ledger_file(Path("l.parquet"))
 JUDGED = row(winner=["baseline", "tie"], opponent=["a", "b"])
 JUDGE = row(strategy=None, kind="judge")
 
@@ -182,7 +184,7 @@ def test_a_table_that_is_plainly_right_is_a_ledger(data: st.DataObject) -> None:
     names = data.draw(st.sets(st.sampled_from(list(COLUMNS)), max_size=3))
     part = table(**{name: data.draw(st.sampled_from(CELLS[COLUMNS[name]])) for name in sorted(names)})
     if plainly_right(part):
-        [line] = table_lines(part)
+        [(_, line)] = table_lines(FILE, 1, part)
         law = check_row(json_to_database(line), str, 1)
         assert law.content == part["content"][0]
         assert law.cost_usd == part["cost_usd"][0]
