@@ -30,18 +30,15 @@ class Format(StrEnum):
     parquet = "parquet"
 
 
-Chosen = Annotated[
-    Format | None,
-    typer.Option("--format", help="Default: what the file's ending says; jsonl without a file."),
-]
-
-
 def export(
     run_id: RunId,
     out: Annotated[
         Path | None, typer.Option("--out", help="File to write, also .gz; default or '-': standard output.")
     ] = None,
-    format_: Chosen = None,
+    format_: Annotated[
+        Format | None,
+        typer.Option("--format", help="Default: what the file's ending says; jsonl without a file."),
+    ] = None,
 ) -> None:
     """Write a run's ledger as JSON Lines, CSV or Parquet: one row for every HTTP attempt.
 

@@ -185,31 +185,23 @@ class Together(Generic[Item]):
         await told
 
     async def _run(self) -> None:
+        batch: list[tuple[Item, asyncio.Future[None]]] = []
         try:
             while self._items:
                 batch, self._items = self._items[:MOST_AT_ONCE], self._items[MOST_AT_ONCE:]
-                error: BaseException | None = asyncio.CancelledError()
+                failure = None
                 try:
                     await self._tell([item for item, _ in batch])
-                    error = None
-                except Exception as raised:  # noqa: BLE001 - whoever waits gets it
-                    error = raised
-                finally:
-                    _answer_all([told for _, told in batch], error)
+                except Exception as error:  # noqa: BLE001 - whoever waits gets it
+                    failure = error
+                # One that is done belongs to a caller who was cancelled.
+                for told in (told for _, told in batch if not told.done()):
+                    if failure is None:
+                        told.set_result(None)
+                    else:
+                        told.set_exception(failure)
         finally:
             self._telling = None
-            for _, told in self._items:
+            # Whom nobody has answered, because this was cancelled; on the others it has no effect.
+            for _, told in (*batch, *self._items):
                 told.cancel()
-
-
-def _answer_all(futures: Sequence["asyncio.Future[None]"], error: BaseException | None) -> None:
-    """None: all went well. A future that is done belongs to a caller who was cancelled."""
-    for future in futures:
-        if future.done():
-            continue
-        if error is None:
-            future.set_result(None)
-        elif isinstance(error, asyncio.CancelledError):
-            future.cancel()
-        else:
-            future.set_exception(error)

@@ -23,6 +23,7 @@ START_S = 1_800_000_000.0
 REQUESTS = Limits(requests_per_minute=600)
 TOKENS = Limits(tokens_per_minute=60_000)
 NO_LIMITS = Limits()
+SLOW = Limits(requests_per_minute=1)
 PER_S = 600 * 0.98 / 61.2
 """Requests a second that a limit of 600 a minute is served with: 9.608."""
 TOKENS_PER_S = 0.98 * 60_000 * 0.98 / 61.2
@@ -478,22 +479,25 @@ async def test_those_behind_the_first_refused_one_are_not_asked(limiter):
     assert (view.in_flight, view.waiting) == (1, 1)
 
 
-async def test_a_stopped_turn_holds_nothing(redis):
-    limiter, slow = Limiter(redis, max_wait_s=100), Limits(requests_per_minute=1)
-    waiting = asyncio.create_task(limiter.turn(LANE, "a", 0, slow, 60))
+async def turn_that_waits(redis: Redis) -> "tuple[Limiter, asyncio.Task[Decision]]":
+    """A call that holds a slot, which is about a minute away."""
+    limiter = Limiter(redis, max_wait_s=100)
+    waiting = asyncio.create_task(limiter.turn(LANE, "a", 0, SLOW, 60))
     while not (await limiter.view(LANE)).in_flight:
         assert not waiting.done()
+    return limiter, waiting
+
+
+async def test_a_stopped_turn_holds_nothing(redis):
+    limiter, waiting = await turn_that_waits(redis)
     limiter.stop()
     assert await waiting == STOPPED
     assert (await limiter.view(LANE)).in_flight == 0
-    assert await limiter.turn("another lane", "b", 0, slow, 60) == STOPPED
+    assert await limiter.turn("another lane", "b", 0, SLOW, 60) == STOPPED
 
 
 async def test_a_cancelled_turn_holds_nothing(redis):
-    limiter, slow = Limiter(redis, max_wait_s=100), Limits(requests_per_minute=1)
-    waiting = asyncio.create_task(limiter.turn(LANE, "a", 0, slow, 60))
-    while not (await limiter.view(LANE)).in_flight:
-        assert not waiting.done()
+    limiter, waiting = await turn_that_waits(redis)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting

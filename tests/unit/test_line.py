@@ -58,6 +58,17 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
+async def asked_for_three() -> "tuple[Redis, dict[str, asyncio.Task[Decision]]]":
+    """a, b and c stand in the line; slots became free, and Redis is being asked for all of them."""
+    redis = Redis(slots=0)
+    tasks = redis.enter("abc")
+    await settled()
+    redis.answering.clear()
+    redis.free(5)
+    await settled()
+    return redis, tasks
+
+
 def answers(tasks: "dict[str, asyncio.Task[Decision]]") -> dict[str, Decision]:
     return {name: task.result() for name, task in tasks.items() if task.done()}
 
@@ -146,12 +157,7 @@ async def test_whoever_is_cancelled_in_the_line_is_no_obstacle(leaver: str) -> N
 
 
 async def test_a_slot_for_one_who_left_while_redis_was_asked_is_given_up() -> None:
-    redis = Redis(slots=0)
-    tasks = redis.enter("abc")
-    await settled()
-    redis.answering.clear()
-    redis.free(5)
-    await settled()
+    redis, tasks = await asked_for_three()
     assert redis.asked[-1] == ["a", "b", "c"]
     tasks["b"].cancel()
     await settled()
@@ -161,12 +167,7 @@ async def test_a_slot_for_one_who_left_while_redis_was_asked_is_given_up() -> No
 
 
 async def test_when_the_first_is_cancelled_in_the_middle_of_asking_the_next_one_asks_again() -> None:
-    redis = Redis(slots=0)
-    tasks = redis.enter("abc")
-    await settled()
-    redis.answering.clear()
-    redis.free(5)
-    await settled()
+    redis, tasks = await asked_for_three()
     tasks["a"].cancel()
     await settled()
     redis.answering.set()
