@@ -9,8 +9,9 @@ from datetime import datetime
 from math import isclose
 from typing import Any
 
-from db.connection import Connection, Row
+from db.connection import Connection
 from db.queries import SQL
+from db.reader import Row
 from db.runs import find_run
 
 ALL_VIEWS_UP_TO = 200_000

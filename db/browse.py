@@ -11,8 +11,9 @@ from typing import Any, Literal
 import psycopg
 from psycopg_pool import ConnectionPool
 
-from db.connection import CONNECT_OPTIONS, Connection, Row
+from db.connection import CONNECT_OPTIONS, Connection
 from db.queries import SQL
+from db.reader import Row
 from db.tables import TRIAL_STATES
 from db.text import to_database, unescape_json
 

@@ -8,7 +8,6 @@ from psycopg.rows import DictRow, dict_row
 
 from db.errors import DatabaseUnreachable
 
-Row = dict[str, Any]
 Connection = psycopg.Connection[DictRow]
 AsyncConnection = psycopg.AsyncConnection[DictRow]
 

@@ -7,11 +7,12 @@ import psycopg
 from psycopg.rows import dict_row
 
 from db.background import Background
-from db.connection import Connection, Row
+from db.connection import Connection
 from db.errors import LedgerInvalid
 from db.ledger_files import LedgerFile
 from db.ledger_reader import CheckedRow, read_row
 from db.queries import SQL
+from db.reader import Row
 
 _FETCHED_ROWS = 500
 _PAIRS = {

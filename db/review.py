@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
-from db.connection import Connection, Row
+from db.connection import Connection
 from db.queries import SQL
+from db.reader import Row
 from db.text import unescape_json
 
 

@@ -1,14 +1,19 @@
 """Runs by name."""
 
-from db.connection import Connection, Row
+from typing import TYPE_CHECKING
+
 from db.errors import ImportedRun, UnknownRun
 from db.queries import SQL
+from db.reader import Reader, Row
+
+if TYPE_CHECKING:
+    from db.connection import Connection
 
 RUN_ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 """A run's name is also the name of its folder."""
 
 
-def find_run(connection: Connection, run_id: str) -> Row:
+def find_run(connection: Reader, run_id: str) -> Row:
     """The run of that name.
 
     Raises:
@@ -22,12 +27,12 @@ def find_run(connection: Connection, run_id: str) -> Row:
     return row
 
 
-def list_runs(connection: Connection, *, most: int) -> list[Row]:
+def list_runs(connection: Reader, *, most: int) -> list[Row]:
     """The newest runs first."""
     return connection.execute(SQL["list_runs"], {"most": most}).fetchall()
 
 
-def pause_run(connection: Connection, *, run: int, reason: str) -> bool:
+def pause_run(connection: "Connection", *, run: int, reason: str) -> bool:
     """running -> paused: what waits in the broker goes back, calls in flight finish. False where it was not running."""
     with connection.transaction():
         paused = connection.execute(SQL["pause_run"], {"run": run, "reason": reason}).rowcount
@@ -35,13 +40,13 @@ def pause_run(connection: Connection, *, run: int, reason: str) -> bool:
     return bool(paused)
 
 
-def resume_run(connection: Connection, *, run: int) -> bool:
+def resume_run(connection: "Connection", *, run: int) -> bool:
     """paused -> running. False where it was not paused."""
     row = connection.execute(SQL["resume_run"], {"run": run}).fetchone()
     return row is not None
 
 
-def cancel_run(connection: Connection, *, run: int) -> bool:
+def cancel_run(connection: "Connection", *, run: int) -> bool:
     """-> cancelled for good: open trials and jobs are cancelled, calls in flight finish and are counted.
 
     False where the run was finished or cancelled before.
@@ -56,7 +61,7 @@ def cancel_run(connection: Connection, *, run: int) -> bool:
     return bool(cancelled)
 
 
-def retry_trials(connection: Connection, *, run: int, state: str) -> int:
+def retry_trials(connection: "Connection", *, run: int, state: str) -> int:
     """Give the trials that ended in this state another chance; give how many.
 
     Only jobs that failed or were cancelled are done again: answers that were paid for stay. A trial without any such
@@ -80,7 +85,7 @@ def retry_trials(connection: Connection, *, run: int, state: str) -> int:
     return len(trials)
 
 
-def _refuse_imported(connection: Connection, run: int) -> None:
+def _refuse_imported(connection: "Connection", run: int) -> None:
     row = connection.execute(SQL["imported_run"], {"run": run}).fetchone()
     if row is not None:
         raise ImportedRun(
@@ -89,7 +94,7 @@ def _refuse_imported(connection: Connection, run: int) -> None:
         )
 
 
-def calls_in_flight(connection: Connection, *, run: int) -> int:
+def calls_in_flight(connection: "Connection", *, run: int) -> int:
     """Calls of the run that were started and have no outcome yet."""
     row = connection.execute(SQL["calls_in_flight"], {"run": run}).fetchone()
     assert row is not None

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from analysis.usage import UNKNOWN_USAGE, Usage
-from db.connection import Row
+from db.reader import Row
 
 
 @dataclass(frozen=True, kw_only=True)

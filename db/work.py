@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from db.connection import AsyncConnection, Row
+from db.connection import AsyncConnection
 from db.queries import SQL
+from db.reader import Row
 from db.settlement import Settlement, file_arrays, item_of
 from db.text import database_json, from_database
 

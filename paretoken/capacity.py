@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from db.connection import Connection
 from db.queries import SQL
+from db.reader import Reader
 from scheduler.lanes import lane_views
 from workers.limits import LimiterView
 
@@ -21,7 +21,7 @@ class Capacity:
     view: LimiterView
 
 
-def capacities(connection: Connection, broker_url: str, *, run: int) -> Sequence[Capacity]:
+def capacities(connection: Reader, broker_url: str, *, run: int) -> Sequence[Capacity]:
     """The lanes of a run; empty where the broker does not answer."""
     lanes = connection.execute(SQL["run_lanes"], {"run": run}).fetchall()
     views = lane_views(broker_url, [lane["lane_name"] for lane in lanes]) or ()

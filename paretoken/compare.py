@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from analysis.changes import Changes
-    from db.connection import Row
+    from db.reader import Row
 
 _WIDTH_OF_A_PIPE = 130
 _UNKNOWN = "–"

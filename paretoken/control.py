@@ -12,7 +12,8 @@ from paretoken.errors import InputError
 from paretoken.reporting import RunId
 
 if TYPE_CHECKING:
-    from db.connection import Connection, Row
+    from db.connection import Connection
+    from db.reader import Row
 
 
 class Retried(StrEnum):

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from analysis.options import Options
     from analysis.report import ReportSummary
     from analysis.report.scaling_table import ScalingRow
-    from db.connection import Connection, Row
+    from db.connection import Connection
+    from db.reader import Row
 
 PAGE = "report.html"
 _OTHER_FOLDER = "Choose another folder with --out."

@@ -35,6 +35,15 @@ def own_services() -> Services:
     return Services(database_url=settings.database_url, broker_url=settings.broker_url)
 
 
+def services_at_hand() -> Services | None:
+    """The user's own servers, or the embedded ones as they run now. Whether they answer is for the asker to see."""
+    settings = read_settings()
+    if settings.database_url is not None and settings.broker_url is not None:
+        return Services(database_url=settings.database_url, broker_url=settings.broker_url)
+    found = servers.running(settings.home)
+    return None if found is None else Services(database_url=found.database_url, broker_url=found.broker_url)
+
+
 @contextmanager
 def started_services(*, broker: bool = True) -> Iterator[Services]:
     """The user's own servers, or the embedded ones: started, migrated, and stopped again if they did not run before.

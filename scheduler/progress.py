@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from db.connection import Connection, Row
 from db.queries import SQL
+from db.reader import Reader, Row
 from db.runs import find_run
 
 OPEN_STATES = ("pending", "running")
@@ -94,7 +94,7 @@ class Progress:
         return sum(self.jobs.values())
 
 
-def progress(connection: Connection, run_id: str) -> Progress:
+def progress(connection: Reader, run_id: str) -> Progress:
     """Where the run stands.
 
     Raises:

@@ -10,8 +10,9 @@ from typing import Any
 from psycopg_pool import AsyncConnectionPool
 
 from analysis.prices import Price
-from db.connection import AsyncConnection, Row
+from db.connection import AsyncConnection
 from db.queries import SQL
+from db.reader import Row
 from db.work import Claimed
 from workers.checks import Check, check
 from workers.gateway import Request

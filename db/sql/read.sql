@@ -1,7 +1,17 @@
 -- Reading a run: progress, trials, strategies. Nothing here changes anything.
 
 -- name: trial_counts
-SELECT state, count(*) AS trials FROM trial WHERE run = %(run)s GROUP BY state ORDER BY state;
+-- Most are ok: counting all and taking off the others takes a third of the time that grouping a hundred thousand does.
+WITH others AS (
+  SELECT state, count(*) AS trials FROM trial
+  WHERE run = %(run)s AND (state < 'ok' OR state > 'ok') GROUP BY state)
+SELECT state, trials FROM others
+UNION ALL
+SELECT 'ok', trials FROM (
+  SELECT count(*) - (SELECT coalesce(sum(trials), 0)::bigint FROM others) AS trials
+  FROM trial WHERE run = %(run)s) AS rest
+WHERE trials > 0
+ORDER BY state;
 
 -- name: open_job_counts
 -- One index for each state, so that what has ended, which may be a million jobs, is not read; with what their bounds

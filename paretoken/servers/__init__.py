@@ -53,6 +53,15 @@ def start(home: Path) -> Servers:
         return Servers(database_url=postgres.start(), broker_url=valkey.start())
 
 
+def running(home: Path) -> Servers | None:
+    """Both servers where both run; changes nothing, and does not ask whether they answer."""
+    _require_posix()
+    from paretoken.servers import supervisor
+
+    postgres, valkey = (server.running_url() for server in supervisor.open_servers(home))
+    return Servers(database_url=postgres, broker_url=valkey) if postgres and valkey else None
+
+
 def stop(home: Path) -> None:
     """End both servers cleanly and wait until they are gone; nothing to do where none runs.
 

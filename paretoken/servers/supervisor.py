@@ -83,6 +83,13 @@ class Server:
             return self.engine.url(record)
         return self._launch(record)
 
+    def running_url(self) -> str | None:
+        """URL of the server with its password; None where it does not run."""
+        record = records.read(self.path)
+        if record is None or record.port is None or self._process(record).pid() is None:
+            return None
+        return self.engine.url(record)
+
     def stop(self) -> None:
         record = records.read(self.path)
         if record is not None:

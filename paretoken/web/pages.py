@@ -12,7 +12,8 @@ from starlette.responses import Response
 
 from db import browse
 from db.browse import Filters
-from db.connection import Connection, Row
+from db.connection import Connection
+from db.reader import Row
 from db.runs import find_run
 from db.tables import TRIAL_STATES
 from db.text import to_database

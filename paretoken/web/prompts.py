@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from db import browse
-from db.connection import Connection, Row
+from db.connection import Connection
+from db.reader import Row
 from workers.context import stored_judge
 from workers.judges import draw_of
 from workers.kinds import KindInvalid

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from db import browse
-from db.connection import Row
+from db.reader import Row
 from db.text import to_database
 from paretoken.web import prompts
 from paretoken.web.downloads import as_text

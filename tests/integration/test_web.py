@@ -17,7 +17,8 @@ from starlette.types import ASGIApp
 
 from db import browse
 from db.browse import AUDITOR, become_auditor, reading_pool
-from db.connection import Connection, Row, connect
+from db.connection import Connection, connect
+from db.reader import Row
 from db.text import to_database
 from paretoken.errors import InputError
 from paretoken.servers import Servers

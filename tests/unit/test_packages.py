@@ -19,6 +19,7 @@ HEAVY = {
     "sqlalchemy",
     "alembic",
     "psycopg",
+    "psycopg2",
     "redis",
     "aiohttp",
     "numpy",

@@ -4,8 +4,8 @@ import json
 
 from analysis.usage import UNKNOWN_USAGE, Usage
 from db import advance, work
-from db.connection import Row
 from db.ledger import export_lines
+from db.reader import Row
 from db.settlement import LaterTurn
 from tests.store import OTHER, WORKER, Store
 

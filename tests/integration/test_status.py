@@ -1,0 +1,190 @@
+"""`paretoken status` by the driver that loads quickly: it sees what psycopg sees, which says what is wrong."""
+
+import json
+import secrets
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from db import glance
+from db.connection import Connection
+from db.errors import DatabaseUnreachable
+from db.reader import Reader
+from db.revision import has_newest
+from db.runs import list_runs
+from paretoken import cli, servers
+from paretoken.services import services_at_hand
+from paretoken.settings import BROKER_URL, DATABASE_URL, HOME
+from scheduler.progress import progress
+from tests import looked_into, store
+
+RUN = "test"
+HELD = "UPDATE lane SET hold_until = now() + interval '1 hour', hold_reason = 'the gateway is full'"
+PAST = "UPDATE run SET finished_at = '1999-12-31 23:59:59.999999+05:30'"
+
+
+def read_both(url: str, connection: Connection, run_id: str = RUN) -> None:
+    def look(reader: Reader) -> object:
+        return progress(reader, run_id), list_runs(reader, most=5)
+
+    with glance.connect(url) as reader:
+        assert look(reader) == look(connection)
+
+
+def test_both_drivers_see_the_same_finished_run(
+    database_url: str, connection: Connection, tmp_path: Path
+) -> None:
+    made = looked_into.make(connection, tmp_path)
+    connection.execute(PAST)
+    read_both(database_url, connection)
+    counted = connection.execute(
+        "SELECT state, count(*) AS trials FROM trial WHERE run = %s GROUP BY state", [made.run]
+    ).fetchall()
+    seen = progress(connection, RUN)
+    assert seen.trials == {row["state"]: row["trials"] for row in counted}
+    assert len(seen.trials) == 3
+
+
+def test_both_drivers_see_the_same_run_at_work(
+    database_url: str, connection: Connection, tmp_path: Path
+) -> None:
+    store.planned(connection, tmp_path, samples=3, tasks=4)
+    connection.execute(HELD)
+    read_both(database_url, connection)
+    seen = progress(connection, RUN)
+    assert seen.trials == {"pending": 4}
+    assert [(wait.why, wait.jobs) for wait in seen.waits] == [("hold", 12)]
+
+
+@pytest.fixture
+def own_servers(monkeypatch: pytest.MonkeyPatch, database_url: str, broker_url: str) -> None:
+    monkeypatch.setenv(DATABASE_URL, database_url)
+    monkeypatch.setenv(BROKER_URL, broker_url)
+
+
+LOADED = """
+import atexit, sys
+from paretoken.cli import main
+atexit.register(lambda: print("slow:", sorted({"psycopg", "asyncio", "redis", "sqlalchemy"} & set(sys.modules))))
+sys.argv = ["paretoken", "status", "--json", *sys.argv[1:]]
+main()
+"""
+
+
+@pytest.mark.parametrize("arguments", [[RUN], []])
+@pytest.mark.usefixtures("own_servers")
+def test_nothing_is_loaded_that_takes_long(
+    arguments: list[str], connection: Connection, tmp_path: Path
+) -> None:
+    looked_into.make(connection, tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED, *arguments], capture_output=True, text=True, check=False
+    )
+    said, _, loaded = done.stdout.partition("slow: ")
+    assert loaded == "[]\n"
+    document = json.loads(said)
+    assert (document if arguments else document[0])["run_id"] == RUN
+    # Trials of this run need attention.
+    assert (done.returncode, done.stderr) == (1 if arguments else 0, "")
+
+
+def status(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr("sys.argv", ["paretoken", "status", *arguments])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert isinstance(end.value.code, int)
+    return end.value.code
+
+
+@pytest.mark.usefixtures("own_servers")
+def test_an_unknown_run_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status(monkeypatch, "nowhere") == 2
+    assert capsys.readouterr().err == "Error: No run is named 'nowhere'. There are no runs yet.\n"
+
+
+@pytest.mark.usefixtures("own_servers")
+@pytest.mark.parametrize(
+    ("damage", "code", "said"),
+    [
+        ("DROP TABLE alembic_version", 1, "paretoken db upgrade"),
+        ("UPDATE alembic_version SET version_num = '9999'", 1, "9999"),
+    ],
+)
+def test_what_is_wrong_with_the_database_is_said(
+    damage: str,
+    code: int,
+    said: str,
+    connection: Connection,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    store.planned(connection, tmp_path)
+    connection.execute(damage)
+    assert status(monkeypatch, RUN) == code
+    error = capsys.readouterr().err
+    assert said in error
+    assert len(error.splitlines()) == 1
+
+
+@pytest.mark.usefixtures("own_servers")
+def test_who_may_not_read_is_told_so(
+    database_url: str,
+    connection: Connection,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    store.planned(connection, tmp_path)
+    name, password = f"stranger_{secrets.token_hex(4)}", secrets.token_hex(8)
+    connection.execute(f"CREATE ROLE {name} LOGIN PASSWORD '{password}'")
+    connection.execute(f"GRANT SELECT ON alembic_version, run TO {name}")
+    monkeypatch.setenv(DATABASE_URL, f"postgresql://{name}:{password}@{database_url.partition('@')[2]}")
+    try:
+        assert status(monkeypatch, RUN) == 2
+    finally:
+        connection.execute(f"DROP OWNED BY {name}")
+        connection.execute(f"DROP ROLE {name}")
+    error = capsys.readouterr().err
+    assert "(permission denied for table " in error
+    assert len(error.splitlines()) == 1
+
+
+def test_nobody_there_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv(DATABASE_URL, "postgresql://u:hidden@127.0.0.1:1/d")
+    monkeypatch.setenv(BROKER_URL, "redis://127.0.0.1:1/0")
+    assert status(monkeypatch, RUN) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("Error: No database answers: ")
+    assert len(error.splitlines()) == 1
+    assert "hidden" not in error
+
+
+def test_embedded_servers_at_rest_are_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(HOME, str(tmp_path))
+    monkeypatch.delenv(DATABASE_URL, raising=False)
+    monkeypatch.delenv(BROKER_URL, raising=False)
+    assert services_at_hand() is None
+    assert status(monkeypatch) == 0
+    assert capsys.readouterr().out == "There are no runs yet. Start one: paretoken demo\n"
+    servers.start(tmp_path)
+    try:
+        at_hand = services_at_hand()
+        assert at_hand is not None
+        with glance.connect(at_hand.database_url) as reader:
+            assert has_newest(reader)
+    finally:
+        servers.stop(tmp_path)
+    assert services_at_hand() is None
+
+
+def test_a_connection_that_ends_is_unreachable(database_url: str) -> None:
+    with (
+        pytest.raises(DatabaseUnreachable, match="No database answers"),
+        glance.connect(database_url) as reader,
+    ):
+        reader.execute("SELECT pg_terminate_backend(pg_backend_pid())")
