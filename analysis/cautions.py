@@ -113,10 +113,10 @@ def _usage_warnings(study: Study) -> list[str]:
             f"{row['strategy']}: the tokens of {row['unknown_usage']} of {row['ok_trials']} trials are "
             "unknown; they are left out of its averages."
         )
-    silent = trials["silent_calls"].sum()
+    silent = trials.select(pl.col("silent_calls").sum()).item()
     if silent:
         found.append(
-            f"{silent} calls may have been paid for but never told their tokens: avg_retry_tokens is a minimum."
+            f"{counted(silent, 'call')} may have been paid for without telling tokens: avg_retry_tokens is a minimum."
         )
     unpriced = tokens.filter((pl.col("ok_trials") > 0) & pl.col("avg_cost_usd").is_null())
     if unpriced.height:
@@ -176,16 +176,16 @@ def _missing_notes(study: Study) -> list[str]:
     silent = study.trials.filter(pl.col("output").fill_null("") == "").height
     found = []
     if "judges" in study.tables and silent:
-        found.append(f"Not judged: {silent} trials without an answer.")
+        found.append(f"Not judged: {counted(silent, 'trial')} without an answer.")
     if missing.height:
         by_status = missing.group_by("status").len().sort("status")
         listed = ", ".join(f"{count} {status}" for status, count in by_status.iter_rows())
         found.append(
-            f"Left out: {missing.height} trials without an answer ({listed}); they are missing, not failures."
+            f"Left out: {counted(missing.height, 'trial')} without an answer ({listed}): missing, not failed."
         )
     if unjudged.height and study.from_outcomes:
         found.append(
-            f"Not compared: {unjudged.height} answered trials without a verdict; their tokens count."
+            f"Not compared: {counted(unjudged.height, 'answered trial')} without a verdict, whose tokens count."
         )
     return found
 

@@ -193,8 +193,8 @@ def _nothing_compared(cells: Cells) -> str:
     if len(cells.strategies) < 2:
         return f"Nothing to compare: only {len(cells.strategies)} strategy has results. Add another one."
     if len(cells.task):
-        return "All comparisons are ties, and ties are dropped: no Elo. Use --ties half, or harder tasks."
+        return "All comparisons are ties, and ties are dropped. Use --ties half, or harder tasks."
     return (
-        "No task has results of two strategies: no Elo. Run more of it, or check that the task ids agree; of an "
+        "No task has results of two strategies. Run more of it, or check that the task ids agree; of an "
         "imported ledger only verdicts are results."
     )

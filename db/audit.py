@@ -9,6 +9,7 @@ from datetime import datetime
 from math import isclose
 from typing import Any
 
+from analysis.wording import counted
 from db.connection import Connection
 from db.queries import SQL
 from db.reader import Row
@@ -206,7 +207,7 @@ def _named(connection: Connection, jobs: Sequence[int]) -> list[Row]:
 def _ended(run: Row, direct: Sequence[Row]) -> Check:
     open_calls = sum(row["calls"] for row in direct if row["status"] == "started")
     over = run["state"] == "finished"
-    says = f"{open_calls:,} calls are in flight" + (" although the run is finished" if over else "")
+    says = f"{counted(open_calls, 'call')} in flight" + (" although the run is finished" if over else "")
     return Check(
         name="every call has ended",
         passed=not (over and open_calls),

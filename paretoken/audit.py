@@ -112,9 +112,9 @@ def _described(found: "Audit") -> Iterator[str]:
     totals = found.totals
     yield (
         f"  {_number(totals['input_tokens'])} input and {_number(totals['output_tokens'])} output tokens; "
-        f"{totals['unknown_usage_calls']:,} calls may have used more"
+        f"{counted(totals['unknown_usage_calls'], 'call')} may have used more"
     )
-    yield f"  {_usd(totals['cost_usd'])}; {totals['unknown_cost_calls']:,} calls without a known cost"
+    yield f"  {_usd(totals['cost_usd'])}; {counted(totals['unknown_cost_calls'], 'call')} without a known cost"
     yield "checks"
     for check in found.checks:
         yield f"  {'ok  ' if check.passed else 'FAIL'}  {check.name}: {check.says}"
@@ -138,7 +138,7 @@ def _table(title: str, rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -
         name = " ".join(str(row[key]) for key in keys if row[key] is not None)
         unknown = f", {row['unknown_usage_calls']:,} of unknown usage" if row["unknown_usage_calls"] else ""
         yield (
-            f"  {name}: {row['calls']:,} calls, {_number(row['total_tokens'])} tokens, "
+            f"  {name}: {counted(row['calls'], 'call')}, {_number(row['total_tokens'])} tokens, "
             f"{_usd(row['cost_usd'])}{unknown}"
         )
 

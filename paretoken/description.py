@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from analysis.safetext import terminal_text
+from analysis.wording import counted
 from scheduler.progress import Progress, Wait
 
 # The pace is measured over so many looks.
@@ -83,7 +84,7 @@ def _judging(seen: Progress) -> list[str]:
 def _bound(bound: Mapping[str, Any]) -> str:
     cost = bound["most_cost_usd"]
     price = "cost unknown (no price)" if cost is None else f"at most ${cost:,.4f}"
-    return f" ({bound['calls']:,} calls planned, {price})"
+    return f" ({counted(bound['calls'], 'call')} planned, {price})"
 
 
 def _ahead(seen: Progress) -> str:
@@ -103,7 +104,7 @@ def _waiting(wait: Wait) -> str:
         what = "waiting for a retry" if wait.reason else "waiting for capacity"
     reason = f" ({wait.reason})" if wait.reason else ""
     until = f"{wait.until.astimezone():%Y-%m-%d %H:%M:%S}"
-    return f"{wait.jobs:,} calls of {wait.model}: {what} until {until}{reason}"
+    return f"{counted(wait.jobs, 'call')} of {wait.model}: {what} until {until}{reason}"
 
 
 def _counts(name: str, counts: Mapping[str, int]) -> str:

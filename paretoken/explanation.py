@@ -17,6 +17,7 @@ from itertools import combinations
 from math import inf
 from typing import TypeVar
 
+from analysis.wording import counted
 from db.billable import Billable
 
 SURE = ("used", "retry", "unused", "error")
@@ -26,6 +27,7 @@ _HINTS = {
     "unused": "its answers that were not used",
     "error": "its errors that told usage",
 }
+# Every choice of them is tried.
 _MOST_REASONS = 8
 _Item = TypeVar("_Item")
 
@@ -97,15 +99,19 @@ def reasons(parts: Sequence[Billable], others: Mapping[str, Sequence[Billable]])
     for key in keys if len(keys) > 1 else ():
         amount = total(part for part in parts if part.key_fingerprint == key and part.what in SURE)
         found.append(
-            Reason(says=f"it lacks the {amount.requests:,} calls with the key {key}", amount=amount, sign=-1)
+            Reason(
+                says=f"it lacks {counted(amount.requests, 'call')} with the key {key}", amount=amount, sign=-1
+            )
         )
     for name, theirs in others.items():
         amount = total(part for part in theirs if part.what in SURE)
         if amount.requests:
             found.append(
-                Reason(says=f"it has the {amount.requests:,} calls of run {name} too", amount=amount, sign=1)
+                Reason(
+                    says=f"it has {counted(amount.requests, 'call')} of run {name} too", amount=amount, sign=1
+                )
             )
-    return found[:_MOST_REASONS]
+    return found
 
 
 def hints(parts: Sequence[Billable]) -> list[Reason]:
@@ -132,7 +138,7 @@ def slacks(parts: Sequence[Billable], before: Sequence[Billable] | None) -> list
 def _failed(parts: Iterable[Billable]) -> Iterator[Slack]:
     failed = sum(part.calls for part in parts if part.what == "failed")
     if failed:
-        yield Slack(says=f"it counts up to {failed:,} failed requests", more=Amount(requests=failed))
+        yield Slack(says=f"it counts up to {counted(failed, 'failed request')}", more=Amount(requests=failed))
 
 
 def _unsaid(unsaid: Sequence[Billable]) -> Iterator[Slack]:
@@ -141,7 +147,7 @@ def _unsaid(unsaid: Sequence[Billable]) -> Iterator[Slack]:
     calls = sum(part.calls for part in unsaid)
     bound = sum(part.bound_tokens for part in unsaid)
     yield Slack(
-        says=f"up to {calls:,} calls whose outcome or usage is unknown",
+        says=f"up to {counted(calls, 'call')} of unknown outcome or usage",
         more=Amount(
             requests=calls,
             input_tokens=bound,
@@ -182,14 +188,17 @@ def judged(
 ) -> tuple[str, list[str]]:
     """The verdict on a line, and what it is because of."""
     for allowed in _subsets(slacks):
-        for chosen in _subsets(reasons):
+        for chosen in _subsets(reasons[:_MOST_REASONS]):
             if _possible(_without(difference, chosen), allowed, tolerance_usd):
                 says = [reason.says for reason in chosen] + [slack.says for slack in allowed]
                 return ("explained" if says else "equal"), says
+    untried = len(reasons) - _MOST_REASONS
+    left_out = [f"{counted(untried, 'further reason')} not tried: calls with other keys, or of other runs"]
+    more = left_out if untried > 0 else []
     for chosen in _subsets(hints):
         if chosen and _possible(_without(difference, chosen), (), tolerance_usd):
-            return "differs", [reason.says for reason in chosen]
-    return "differs", []
+            return "differs", [reason.says for reason in chosen] + more
+    return "differs", more
 
 
 def _subsets(items: Sequence[_Item]) -> Iterator[tuple[_Item, ...]]:

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import typer
 
 from analysis.safetext import terminal_text
+from analysis.wording import counted
 
 Level = Literal["ok", "warning", "failure"]
 
@@ -99,9 +100,8 @@ def _text(findings: Sequence[Finding], counts: Counter[Level]) -> str:
         lines.append(f"{found.level:<7}  {found.what:<{width}}  {_line(found.seen)}")
         if found.do:
             lines.append(f"{_INDENT}{'':<{width}}  -> {_line(found.do)}")
-    return "\n".join(
-        [*lines, f"{counts['failure']} failures, {counts['warning']} warnings, {counts['ok']} ok."]
-    )
+    bad = (counted(counts["failure"], "failure"), counted(counts["warning"], "warning"))
+    return "\n".join([*lines, f"{', '.join(bad)}, {counts['ok']} ok."])
 
 
 def _line(text: str) -> str:

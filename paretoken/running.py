@@ -212,7 +212,7 @@ def _await_last_calls(connection: "Connection", planned: "Plan", *, most_s: floa
     end = time.monotonic() + most_s
     while calls := calls_in_flight(connection, run=planned.run):
         if time.monotonic() > end:
-            typer.echo(f"Warning: {calls:,} calls are still in flight; the files do not hold them.", err=True)
+            typer.echo(f"Warning: {counted(calls, 'call')} still in flight: not in the files.", err=True)
             return
         time.sleep(_LOOK_S)
 

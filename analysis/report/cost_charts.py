@@ -24,6 +24,7 @@ from analysis.report.drawing import (
     tips,
 )
 from analysis.study import Study
+from analysis.wording import counted
 
 
 def token_buckets(study: Study) -> Chart | None:
@@ -32,7 +33,7 @@ def token_buckets(study: Study) -> Chart | None:
     if not any(row["judged"] for row in rows):
         return None
     for row in rows:
-        row["label"] = f"{row['trials']:,} trials"
+        row["label"] = counted(row["trials"], "trial")
     base = alt.Chart(data(rows))
     x = alt.X("bucket:N", title="Tokens of a trial", sort=None, axis=alt.Axis(labelAngle=0))
     share = alt.Scale(domain=[0, 1.08], nice=False)

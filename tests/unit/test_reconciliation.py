@@ -134,9 +134,17 @@ def test_another_run_of_the_database_is_on_the_bill_too() -> None:
     theirs = part(5, 50, 5, 0.01)
     found = compare([charge(15, 1050, 205, 0.51)], [USED], {"theirs": [theirs], "idle": []})
     assert [(line.verdict, line.because) for line in found.lines] == [
-        ("explained", ["it has the 5 calls of run theirs too"])
+        ("explained", ["it has 5 calls of run theirs too"])
     ]
     assert compare([charge(15, 1051, 205, 0.51)], [USED], {"theirs": [theirs]}).passed is False
+
+
+def test_reasons_that_were_not_tried_are_counted() -> None:
+    theirs = {f"r{number:02}": [part(number, 50, 5, 0.01)] for number in range(1, 11)}
+    found = compare([charge(15, 1051, 205, 0.51)], [USED], theirs)
+    assert [(line.verdict, line.because) for line in found.lines] == [
+        ("differs", ["2 further reasons not tried: calls with other keys, or of other runs"])
+    ]
 
 
 def test_a_call_around_midnight_may_be_on_either_day() -> None:

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field, model_validator
 
+from analysis.wording import counted
 from workers import sandbox
 from workers.checks.base import CheckContext, Checked
 from workers.checks.comparing import Tolerant
@@ -59,7 +60,7 @@ class Sql(Tolerant):
         except sandbox.Refused as refused:
             return Checked(passed=False, message=str(refused))
         fault = self._fault(found["columns"], found["rows"])
-        message = fault or f"{len(self.rows)} rows as expected"
+        message = fault or f"{counted(len(self.rows), 'row')} as expected"
         return Checked(passed=not fault, message=message, seen=found)
 
     def _found(self, script: str, content: bytes) -> Mapping[str, Any]:
@@ -79,7 +80,7 @@ class Sql(Tolerant):
         if self.columns and list(self.columns) != list(columns):
             return f"expected the columns {list(self.columns)}, seen {list(columns)}"
         if len(rows) != len(self.rows):
-            return f"expected {len(self.rows)} rows, seen {len(rows)}"
+            return f"expected {counted(len(self.rows), 'row')}, seen {len(rows)}"
         left = [list(row) for row in rows]
         for row in map(list, self.rows):
             candidates = left[:1] if self.ordered else left

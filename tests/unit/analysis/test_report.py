@@ -167,7 +167,7 @@ def test_never_lost_is_said_and_open(tmp_path: Path) -> None:
 def test_missing_trials_are_said(tmp_path: Path) -> None:
     frame = trials([*TWO, ("v", "a", 1, None)]).with_columns(status=pl.Series(["ok"] * 4 + ["failed"]))
     summary = write_report(tmp_path, outcomes=frame, calls=no_calls(), wanted=TABLES)
-    assert "Left out: 1 trials without an answer (1 failed); they are missing, not failures." in summary.notes
+    assert "Left out: 1 trial without an answer (1 failed): missing, not failed." in summary.notes
 
 
 def test_verdicts_can_take_the_place_of_outcomes(tmp_path: Path) -> None:
