@@ -51,6 +51,8 @@ class EngineThread:
         self._engine: Engine | None = None
         self.failure: BaseException | None = None
         """Why it could not start."""
+        self.celery: Any = None
+        """Celery's own worker, around it."""
 
     def start(self) -> None:
         self._thread.start()
@@ -104,6 +106,10 @@ def worker_app(
 
         requires = ("celery.worker.components:Pool",)
 
+        def __init__(self, parent: Any, **options: Any) -> None:
+            super().__init__(parent, **options)
+            engine.celery = parent
+
         def start(self, parent: Any) -> None:
             engine.start()
 
@@ -117,7 +123,11 @@ def worker_app(
 
 
 def run_worker(settings: EngineSettings, metrics: "WorkerMetrics | None" = None) -> None:
-    """Work until SIGTERM or SIGINT; a second one ends at once. Raises what kept the engine from starting."""
+    """Work until SIGTERM or SIGINT; a second one ends at once. Raises what kept the engine from starting.
+
+    Raises:
+        SystemExit: Celery failed, and has logged why.
+    """
     # The warning is about pickled messages; only JSON is accepted here.
     warnings.filterwarnings("ignore", category=SecurityWarning)
     allow_many()
@@ -138,3 +148,6 @@ def run_worker(settings: EngineSettings, metrics: "WorkerMetrics | None" = None)
     )
     if engine.failure is not None:
         raise engine.failure
+    # Celery's own command line keeps it to itself.
+    if engine.celery is None or engine.celery.exitcode:
+        raise SystemExit(1)

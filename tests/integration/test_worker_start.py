@@ -12,6 +12,15 @@ from workers.process import run_worker
 run_worker(EngineSettings(database_url=sys.argv[1], broker_url=sys.argv[2], concurrency=1, lease_s=float("inf")))
 """
 
+BROKEN = """
+from workers.pool import ShardPool
+
+def fail(self):
+    raise RuntimeError("no thread can be started")
+
+ShardPool.on_start = fail
+"""
+
 
 def test_a_worker_whose_engine_cannot_start(database_url: str, broker_url: str) -> None:
     done = subprocess.run(
@@ -20,3 +29,12 @@ def test_a_worker_whose_engine_cannot_start(database_url: str, broker_url: str) 
     assert done.returncode == 1, done.stderr
     assert done.stderr.splitlines()[-1].endswith(": interval out of range"), done.stderr
     assert "Unrecoverable" not in done.stderr
+
+
+def test_a_worker_whose_celery_cannot_start(database_url: str, broker_url: str) -> None:
+    started = BROKEN + START.replace('float("inf")', "60")
+    done = subprocess.run(
+        [sys.executable, "-c", started, database_url, broker_url], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1, done.stderr
+    assert "no thread can be started" in done.stderr
