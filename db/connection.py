@@ -6,7 +6,7 @@ from typing import Any, LiteralString
 import psycopg
 from psycopg.rows import DictRow, dict_row
 
-from db.errors import DatabaseUnreachable
+from db.errors import DatabaseUnreachable, DatabaseUrlInvalid
 
 Connection = psycopg.Connection[DictRow]
 AsyncConnection = psycopg.AsyncConnection[DictRow]
@@ -14,6 +14,8 @@ AsyncConnection = psycopg.AsyncConnection[DictRow]
 CONNECT_OPTIONS: dict[str, Any] = {
     "row_factory": dict_row,
     "connect_timeout": 10,
+    # Whatever the user's environment, or a database's own, says.
+    "client_encoding": "UTF8",
     # A half-open connection (peer gone, no RST) is noticed in about half a minute.
     "keepalives_idle": 10,
     "keepalives_interval": 5,
@@ -42,13 +44,24 @@ def sqlalchemy_url(database_url: str) -> str:
 
 
 def connect(database_url: str, *, application: str = "paretoken") -> Connection:
-    """One connection in autocommit mode; use `with connection.transaction()` around what belongs together."""
+    """One connection in autocommit mode; use `with connection.transaction()` around what belongs together.
+
+    Raises:
+        DatabaseUrlInvalid: it is no URL of a database.
+        DatabaseUnreachable: nothing answers there, or the login is refused.
+    """
     try:
         return psycopg.Connection[DictRow].connect(
             database_url, autocommit=True, application_name=application, **CONNECT_OPTIONS
         )
     except psycopg.OperationalError as error:
         raise DatabaseUnreachable(f"No database answers: {str(error).strip()}") from None
+    except psycopg.ProgrammingError:
+        # What is wrong with it may be a password.
+        raise DatabaseUrlInvalid(
+            "PARETOKEN_DATABASE_URL cannot be read: percent-encode what is special in user, password and database, "
+            "and check the parameters behind the question mark."
+        ) from None
 
 
 def never_hold_locks_asleep(connection: Connection) -> None:

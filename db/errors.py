@@ -1,6 +1,7 @@
 """The exceptions of this package.
 
 DatabaseError
+├── DatabaseUrlInvalid    the URL is none
 ├── DatabaseUnreachable   nothing answers at the URL
 ├── NotMigrated           the schema is missing, older or newer than this program
 ├── UnknownRun            no run of that name
@@ -12,6 +13,10 @@ DatabaseError
 
 class DatabaseError(Exception):
     """Base of what this package raises; the message says what to do next."""
+
+
+class DatabaseUrlInvalid(DatabaseError):
+    """Postgres' client cannot read the database URL. The message holds nothing of it."""
 
 
 class DatabaseUnreachable(DatabaseError):

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from db.errors import ImportedRun, UnknownRun
 from db.queries import SQL
 from db.reader import Reader, Row
+from db.text import to_database
 
 if TYPE_CHECKING:
     from db.connection import Connection
@@ -19,7 +20,7 @@ def find_run(connection: Reader, run_id: str) -> Row:
     Raises:
         UnknownRun: there is none; the message lists the newest ones.
     """
-    row = connection.execute(SQL["find_run"], {"run_id": run_id}).fetchone()
+    row = connection.execute(SQL["find_run"], {"run_id": to_database(run_id)}).fetchone()
     if row is None:
         newest = [run["run_id"] for run in list_runs(connection, most=5)]
         known = f"The newest are: {', '.join(newest)}." if newest else "There are no runs yet."

@@ -21,15 +21,19 @@ class Capacity:
     view: LimiterView
 
 
-def capacities(connection: Reader, broker_url: str, *, run: int) -> Sequence[Capacity]:
-    """The lanes of a run; empty where the broker does not answer."""
+def capacities(connection: Reader, broker_url: str, *, run: int) -> Sequence[Capacity] | None:
+    """The lanes of a run; None where the broker does not answer."""
     lanes = connection.execute(SQL["run_lanes"], {"run": run}).fetchall()
-    views = lane_views(broker_url, [lane["lane_name"] for lane in lanes]) or ()
-    return [Capacity(model=lane["model"], view=view) for lane, view in zip(lanes, views, strict=False)]
+    views = lane_views(broker_url, [lane["lane_name"] for lane in lanes])
+    if views is None:
+        return None
+    return [Capacity(model=lane["model"], view=view) for lane, view in zip(lanes, views, strict=True)]
 
 
-def capacity_lines(capacities: Sequence[Capacity]) -> list[str]:
+def capacity_lines(capacities: Sequence[Capacity] | None) -> list[str]:
     """The same for a person."""
+    if capacities is None:
+        return ["limits: unknown, the broker does not answer"]
     return [f"{each.model}: {_line(each.view)}" for each in capacities if each.view.concurrency]
 
 

@@ -66,11 +66,11 @@ def started_services(*, broker: bool = True) -> Iterator[Services]:
 def _embedded(home: Path) -> Iterator[servers.Servers]:
     """The embedded servers. Who finds them at rest starts them for a while; the last one to leave stops them then."""
     for_a_while = _mark(home)
-    running = _running(home)
+    found_running = _any_runs(home)
     found = servers.start(home)
     with (home / "servers" / "users.lock").open("w") as users:
         fcntl.flock(users, fcntl.LOCK_SH)
-        if not running:
+        if not found_running:
             for_a_while.touch()
         try:
             if not _running(home):
@@ -81,7 +81,7 @@ def _embedded(home: Path) -> Iterator[servers.Servers]:
         finally:
             if for_a_while.exists() and _last(users):
                 servers.stop(home)
-                for_a_while.unlink()
+                for_a_while.unlink(missing_ok=True)
 
 
 def keep(home: Path) -> None:
@@ -113,6 +113,12 @@ def _running(home: Path) -> bool:
     return state.postgres.running and state.valkey.running
 
 
+def _any_runs(home: Path) -> bool:
+    """Whether somebody has started them, of which one may have crashed since."""
+    state = servers.status(home)
+    return state.postgres.running or state.valkey.running
+
+
 def _upgrade(database_url: str) -> None:
     from db.revision import is_current
 
@@ -138,12 +144,21 @@ def require_reachable(broker_url: str) -> None:
 
     from scheduler.errors import BrokerUnreachable
 
-    broker = redis.Redis.from_url(broker_url, socket_connect_timeout=3, socket_timeout=5)
+    try:
+        broker = redis.Redis.from_url(broker_url, socket_connect_timeout=3, socket_timeout=5)
+    except (TypeError, ValueError):
+        raise _parameter_unknown() from None
     try:
         broker.ping()
     except redis.RedisError as error:
         raise BrokerUnreachable(
             f"No broker answers at {BROKER_URL}: {error}. Start it, or correct the URL."
         ) from None
+    except TypeError:
+        raise _parameter_unknown() from None
     finally:
         broker.close()
+
+
+def _parameter_unknown() -> InputError:
+    return InputError(f"{BROKER_URL}: a parameter behind the question mark is none that redis-py knows.")

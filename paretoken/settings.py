@@ -38,16 +38,6 @@ class Settings:
     broker_url: str | None = field(default=None, repr=False)
     """`redis://…` or `rediss://…`; None exactly when `database_url` is None."""
 
-    @property
-    def sqlalchemy_url(self) -> str | None:
-        """`database_url` as SQLAlchemy takes it: `postgresql+psycopg://…`."""
-        return None if self.database_url is None else sqlalchemy_form(self.database_url)
-
-
-def sqlalchemy_form(database_url: str) -> str:
-    """`postgresql://…` -> `postgresql+psycopg://…`, which names the driver."""
-    return "postgresql+psycopg://" + database_url.partition("://")[2]
-
 
 def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
     """Settings from `environment` (default: the process's own).
@@ -79,6 +69,10 @@ def _after_scheme(variable: str, url: str, allowed: tuple[str, ...], example: st
         # The URL itself stays out of the message: it may hold a password.
         kinds = " or ".join(f"{name}://" for name in allowed)
         raise InputError(f"{variable} must begin with {kinds}, for example {example}")
+    userinfo = rest.partition("?")[0].rpartition("@")[0]
+    if "@" in userinfo or "/" in userinfo:
+        # What comes behind it would be taken for a host, and be named in messages.
+        raise InputError(f"{variable}: in user and password write @ as %40, / as %2F and % as %25")
     try:
         urlsplit(url).port  # noqa: B018 - looked at, because only that checks it
     except ValueError:

@@ -53,13 +53,12 @@ def _glance(look: "Callable[[Reader, Services], _Seen]") -> "_Seen":
     Where they do not, or will not answer, they are started and migrated, or it is said what is wrong.
     """
     from db import glance
-    from db.errors import DatabaseUnreachable
     from db.revision import has_newest
     from paretoken.services import services_at_hand, started_services
 
     at_hand = services_at_hand()
     if at_hand is not None:
-        with suppress(DatabaseUnreachable), glance.connect(at_hand.database_url) as reader:
+        with suppress(glance.NotSeen), glance.connect(at_hand.database_url) as reader:
             if has_newest(reader):
                 return look(reader, at_hand)
     from db import connection as database
@@ -74,15 +73,17 @@ def _newest(connection: "Reader", _services: "Services") -> "list[Row]":
     return list_runs(connection, most=20)
 
 
-def _look(connection: "Reader", services: "Services", run_id: str) -> "tuple[Progress, Sequence[Capacity]]":
+def _look(
+    connection: "Reader", services: "Services", run_id: str
+) -> "tuple[Progress, Sequence[Capacity] | None]":
     from scheduler.progress import progress
 
     seen = progress(connection, run_id)
     return seen, _lanes(connection, services, seen)
 
 
-def _lanes(connection: "Reader", services: "Services", seen: "Progress") -> "Sequence[Capacity]":
-    """What the limiter allows a run now; nothing where it does not run."""
+def _lanes(connection: "Reader", services: "Services", seen: "Progress") -> "Sequence[Capacity] | None":
+    """What the limiter allows a run now; nothing where it does not run, None where the broker does not answer."""
     if seen.state != "running":
         return ()
     from paretoken.capacity import capacities
@@ -105,14 +106,15 @@ def _list(runs: "Sequence[Row]", *, as_json: bool) -> None:
         typer.echo("There are no runs yet. Start one: paretoken demo")
 
 
-def _show(seen: "Progress", lanes: "Sequence[Capacity]", *, as_json: bool) -> None:
+def _show(seen: "Progress", lanes: "Sequence[Capacity] | None", *, as_json: bool) -> None:
+    from analysis.safetext import terminal_text
     from paretoken.description import describe
 
     if as_json:
         typer.echo(_json(_document(seen, lanes)))
     else:
         simulated = " (simulated gateway)" if seen.simulated else ""
-        typer.echo(f"run {seen.run_id}: {seen.state}{simulated}")
+        typer.echo(terminal_text(f"run {seen.run_id}: {seen.state}{simulated}"))
         for line in (*describe(seen), *_capacity(lanes)):
             typer.echo(line)
     if needs_attention(seen):
@@ -148,9 +150,9 @@ def needs_attention(seen: "Progress") -> bool:
     return seen.state == "paused" or any(seen.trials.get(s) for s in ("failed", "over_budget", "review"))
 
 
-def _capacity(lanes: "Sequence[Capacity]") -> Sequence[str]:
+def _capacity(lanes: "Sequence[Capacity] | None") -> Sequence[str]:
     """What the limiter allows now, as lines that are safe for a terminal."""
-    if not lanes:
+    if lanes == ():
         return []
     from analysis.safetext import terminal_text
     from paretoken.capacity import capacity_lines
@@ -158,9 +160,11 @@ def _capacity(lanes: "Sequence[Capacity]") -> Sequence[str]:
     return [terminal_text(line) for line in capacity_lines(lanes)]
 
 
-def _document(seen: "Progress", lanes: "Sequence[Capacity]", pace: "Pace | None" = None) -> dict[str, Any]:
+def _document(
+    seen: "Progress", lanes: "Sequence[Capacity] | None", pace: "Pace | None" = None
+) -> dict[str, Any]:
     """Everything that is known of the run now; with a pace, what was measured since the watching began."""
-    document = asdict(seen) | {"capacity": [asdict(lane) for lane in lanes]}
+    document = asdict(seen) | {"capacity": None if lanes is None else [asdict(lane) for lane in lanes]}
     if pace is not None:
         document |= {
             "calls_per_s": pace.calls_per_s,

@@ -44,7 +44,7 @@ class Process:
         """Whether the server, or a child that it left behind, is alive."""
         try:
             descriptor = os.open(self.lock, os.O_RDWR)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return False
         try:
             # Shared, so that two askers do not take each other for the server.

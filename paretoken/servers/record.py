@@ -22,6 +22,13 @@ class Record:
     outside: str | None = None
     """Folder of the data where it had to lie outside the data folder; None: inside it."""
 
+    def require_usable(self) -> None:
+        """Raise `ValueError` for what no record can hold."""
+        port_right = self.port is None or (type(self.port) is int and 0 < self.port < 2**16)
+        texts = (self.password, self.account, self.outside or "/")
+        if not port_right or not all(isinstance(text, str) and text for text in texts):
+            raise ValueError("no record")
+
     def place(self, folder: Path, name: str) -> Path:
         """Folder with everything the server itself reads and writes."""
         return Path(self.outside) if self.outside else folder / name
@@ -30,8 +37,10 @@ class Record:
 def read(path: Path) -> Record | None:
     """The record, None when there is none yet. Raises `InputError` for one that cannot be used."""
     try:
-        return Record(**json.loads(path.read_text()))
-    except FileNotFoundError:
+        record = Record(**json.loads(path.read_text()))
+        record.require_usable()
+        return record
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except PermissionError as error:
         raise InputError(f"{path} belongs to another user: run as that user.") from error

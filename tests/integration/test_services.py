@@ -1,11 +1,14 @@
 """Embedded servers that several commands share: the last one to leave stops them, unless a person started them."""
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
 from paretoken import servers
-from paretoken.services import keep, started_services
+from paretoken.errors import InputError
+from paretoken.services import keep, require_reachable, started_services
 from paretoken.settings import BROKER_URL, DATABASE_URL, HOME
 
 
@@ -50,3 +53,23 @@ def test_a_person_who_starts_them_meanwhile_keeps_them(home: Path) -> None:
         assert running(home)
     finally:
         servers.stop(home)
+
+
+def test_what_a_person_started_stays_also_after_a_crash(home: Path) -> None:
+    servers.start(home)
+    try:
+        pid = servers.status(home).valkey.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        with started_services():
+            pass
+        assert running(home)
+    finally:
+        servers.stop(home)
+
+
+@pytest.mark.parametrize("options", ["bogus=secret", "socket_timeout=secret"])
+def test_a_broker_url_with_a_parameter_that_is_none(options: str) -> None:
+    with pytest.raises(InputError, match="a parameter behind the question mark") as raised:
+        require_reachable(f"redis://127.0.0.1:1/0?{options}")
+    assert "secret" not in str(raised.value)

@@ -1,7 +1,10 @@
 """`paretoken status` by the driver that loads quickly: it sees what psycopg sees, which says what is wrong."""
 
 import json
+import os
 import secrets
+import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +13,6 @@ import pytest
 
 from db import glance
 from db.connection import Connection
-from db.errors import DatabaseUnreachable
 from db.reader import Reader
 from db.revision import has_newest
 from db.runs import list_runs
@@ -162,6 +164,81 @@ def test_nobody_there_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     assert "hidden" not in error
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        "u:p secret@h/d",
+        "u:secret%zz@h/d",
+        "u:secret%00@h/d",
+        "u:p@secret/x@h/d",
+        "u:p@h/d?secret=1",
+        "h/secret x",
+    ],
+)
+def test_a_url_that_cannot_be_read_is_not_shown(
+    odd: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(DATABASE_URL, f"postgresql://{odd}")
+    monkeypatch.setenv(BROKER_URL, "redis://127.0.0.1:1/0")
+    assert status(monkeypatch, RUN) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"Error: {DATABASE_URL}")
+    assert "secret" not in error
+    assert len(error.splitlines()) == 1
+
+
+@pytest.mark.usefixtures("own_servers")
+@pytest.mark.parametrize("name", ["\udcff\udcfe", "日本語", "%s", "%(run_id)s", "a'b"])
+def test_no_run_has_such_a_name(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PGCLIENTENCODING", "SQL_ASCII")
+    assert status(monkeypatch, name) == 2
+    assert capsys.readouterr().err.startswith("Error: No run is named ")
+
+
+@pytest.mark.usefixtures("own_servers")
+@pytest.mark.parametrize("moment", ["infinity", "-infinity", "12000-01-01", "0044-03-15 BC"])
+def test_a_time_that_python_has_no_room_for_is_said(
+    moment: str,
+    connection: Connection,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    store.planned(connection, tmp_path)
+    connection.execute("UPDATE run SET created_at = %s", [moment])
+    assert status(monkeypatch, RUN) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("Error: The database holds or was asked for a value that cannot be read")
+    assert len(error.splitlines()) == 1
+
+
+def test_ctrl_c_is_heard_while_nobody_answers() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        environment = os.environ | {
+            DATABASE_URL: f"postgresql://u@127.0.0.1:{silent.getsockname()[1]}/d",
+            BROKER_URL: "redis://127.0.0.1:1/0",
+        }
+        asked = [sys.executable, "-m", "paretoken", "status", RUN]
+        with subprocess.Popen(asked, env=environment, stderr=subprocess.PIPE, text=True) as asking:
+            silent.accept()[0].recv(1)
+            asking.send_signal(signal.SIGINT)
+            assert asking.communicate() == (None, "Interrupted.\n")
+        assert asking.returncode == 130
+
+
+def test_a_home_that_is_a_file_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv(HOME, str(tmp_path / "file"))
+    monkeypatch.delenv(DATABASE_URL, raising=False)
+    monkeypatch.delenv(BROKER_URL, raising=False)
+    assert status(monkeypatch) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
 def test_embedded_servers_at_rest_are_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -184,7 +261,7 @@ def test_embedded_servers_at_rest_are_started(
 
 def test_a_connection_that_ends_is_unreachable(database_url: str) -> None:
     with (
-        pytest.raises(DatabaseUnreachable, match="No database answers"),
+        pytest.raises(glance.NotSeen, match="closed the connection"),
         glance.connect(database_url) as reader,
     ):
         reader.execute("SELECT pg_terminate_backend(pg_backend_pid())")

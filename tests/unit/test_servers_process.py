@@ -118,7 +118,21 @@ def test_record_is_private_and_survives(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["postgres.json"]
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"prot": 5}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        '{"prot": 5}',
+        '{"port": 0}',
+        '{"port": "x"}',
+        '{"port": true}',
+        '{"password": null}',
+        '{"password": ""}',
+    ],
+)
 def test_damaged_record(tmp_path: Path, text: str) -> None:
     (tmp_path / "postgres.json").write_text(text)
     with pytest.raises(InputError, match=r"postgres\.json is damaged"):

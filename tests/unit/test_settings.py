@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from db.connection import sqlalchemy_url
 from paretoken.errors import InputError
-from paretoken.settings import read_settings, sqlalchemy_form
+from paretoken.settings import read_settings
 
 BOTH = {"HOME": "/home/ada", "PARETOKEN_BROKER_URL": "redis://:pw@host/0"}
 
@@ -25,14 +26,14 @@ BOTH = {"HOME": "/home/ada", "PARETOKEN_BROKER_URL": "redis://:pw@host/0"}
 def test_database_url_forms(given: str, for_psycopg: str, for_sqlalchemy: str) -> None:
     settings = read_settings({**BOTH, "PARETOKEN_DATABASE_URL": given})
     assert settings.database_url == for_psycopg
-    assert settings.sqlalchemy_url == for_sqlalchemy == sqlalchemy_form(for_psycopg)
+    assert sqlalchemy_url(for_psycopg) == for_sqlalchemy
     assert settings.broker_url == "redis://:pw@host/0"
 
 
 @pytest.mark.parametrize("empty", [{}, {"PARETOKEN_DATABASE_URL": "", "PARETOKEN_BROKER_URL": " "}])
 def test_neither_url_means_embedded_servers(empty: dict[str, str]) -> None:
     settings = read_settings({"HOME": "/home/ada", **empty})
-    assert (settings.database_url, settings.sqlalchemy_url, settings.broker_url) == (None, None, None)
+    assert (settings.database_url, settings.broker_url) == (None, None)
 
 
 @pytest.mark.parametrize(
