@@ -1,13 +1,12 @@
 """Judgings: planned when a run's trials are over, leased when their replies are in, finished with verdicts."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from db.connection import AsyncConnection, Connection
 from db.queries import SQL
-from db.text import unescape_json
+from db.text import database_json, unescape_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,5 +136,5 @@ async def finish(connection: AsyncConnection, judgings: Sequence[FinishedJudging
         await connection.execute(
             SQL["lock_judgings"], {"judgings": sorted(judging.judging for judging in judgings)}
         )
-        items = json.dumps([vars(judging) for judging in judgings])
+        items = database_json([vars(judging) for judging in judgings])
         await connection.execute(SQL["finish_judgings"], {"items": items})

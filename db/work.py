@@ -11,7 +11,7 @@ from db.connection import AsyncConnection
 from db.queries import SQL
 from db.reader import Row
 from db.settlement import Settlement, file_arrays, item_of
-from db.text import database_json, from_database
+from db.text import database_json, from_database, to_database
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,5 +234,5 @@ async def hold_lane(connection: AsyncConnection, *, lane: int, hold_s: float, re
 async def pause_run(connection: AsyncConnection, *, run: int, reason: str) -> None:
     """Stop a run with an explanation; calls in flight finish."""
     async with connection.transaction():
-        await connection.execute(SQL["pause_run"], {"run": run, "reason": reason})
+        await connection.execute(SQL["pause_run"], {"run": run, "reason": to_database(reason)})
         await connection.execute(SQL["unqueue_run"], {"run": run})

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import psycopg
-from psycopg_pool import AsyncConnectionPool
+from psycopg_pool import AsyncConnectionPool, PoolClosed
 
 from db import advance
 from db.advance import DueTrial, FinishedTrial, JobResult
@@ -17,8 +17,11 @@ from db.connection import AsyncConnection
 from workers import failpoints
 from workers.context import Contexts, RunContext, TaskContext
 from workers.step import Step, is_quick, next_step
+from workers.waiting import patiently
 
 log = logging.getLogger(__name__)
+
+_Decided = tuple[DueTrial, Step]
 
 COLLECT_S = 0.01
 MOST_TRIALS = 100
@@ -80,18 +83,36 @@ class Advancer:
             replies = await advance.read_replies(connection, due)
             files = await advance.read_files(connection, due)
         tasks = await self._contexts.tasks([trial.task for trial in due])
+        runs = {run: await self._contexts.run_or_pause(run) for run in {trial.run for trial in due}}
         cases = [
             _Case(
                 trial=trial,
-                run=await self._contexts.run(trial.run),
+                run=run,
                 task=tasks[trial.task],
                 results=replies[trial.trial],
                 written=files[trial.trial],
             )
             for trial in due
+            if (run := runs[trial.run]) is not None
         ]
-        await self._commit(await _steps(cases))
+        await self._store(await _steps(cases))
         return len(due)
+
+    async def _store(self, steps: Sequence[_Decided]) -> None:
+        """Commit them together; where Postgres refuses that, each alone, and a refused one is left to a person."""
+        try:
+            await patiently(lambda: self._commit([step for _, step in steps]))
+        except PoolClosed:
+            raise
+        except psycopg.Error as error:
+            log.exception("Postgres refuses the next steps of %d trials.", len(steps))
+            if len(steps) > 1:
+                for step in steps:
+                    await self._store([step])
+                return
+            [(trial, _)] = steps
+            reason = f"Its next step cannot be stored: {str(error).strip().splitlines()[0]}"
+            await self._commit([Step(finished=_for_review(trial, reason))])
 
     async def _commit(self, steps: Sequence[Step]) -> None:
         failpoints.reach("advance_decided")
@@ -117,7 +138,7 @@ class _Case:
     written: Mapping[str, bytes]
 
 
-async def _steps(cases: Sequence[_Case]) -> list[Step]:
+async def _steps(cases: Sequence[_Case]) -> list[_Decided]:
     """All quick steps in one thread, which costs more than each of them; the others in threads of their own."""
     quick = [case for case in cases if is_quick(case.trial, case.run, case.task)]
     groups = [quick] * bool(quick) + [[case] for case in cases if case not in quick]
@@ -125,8 +146,8 @@ async def _steps(cases: Sequence[_Case]) -> list[Step]:
     return [step for steps in found for step in steps]
 
 
-def _decide_all(cases: Sequence[_Case]) -> list[Step]:
-    return [_decide(case) for case in cases]
+def _decide_all(cases: Sequence[_Case]) -> list[_Decided]:
+    return [(case.trial, _decide(case)) for case in cases]
 
 
 def _decide(case: _Case) -> Step:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import psycopg
 from psycopg_pool import AsyncConnectionPool, PoolClosed
 
-from analysis.usage import UNKNOWN_USAGE
+from analysis.usage import UNKNOWN_USAGE, Usage
 from db import work
 from db.connection import AWAY, AsyncConnection
 from db.settlement import Settlement
@@ -139,10 +139,11 @@ class Committer:
 
 
 def _without_text(settlement: Settlement, error: psycopg.Error) -> Settlement:
-    """The same outcome without the gateway's own words: its tokens and status are never lost."""
+    """The same outcome without the gateway's own words; tokens that no column can hold are unknown."""
     return replace(
         settlement,
-        status="error",
+        # What may have been paid stays so.
+        status="unknown" if settlement.status == "unknown" else "error",
         next_state="failed",
         failures=1,
         error="not_storable",
@@ -153,14 +154,18 @@ def _without_text(settlement: Settlement, error: psycopg.Error) -> Settlement:
         response_id=None,
         finish_reason=None,
         raw_usage=None,
-        usage=settlement.usage if _fits(settlement) else UNKNOWN_USAGE,
-        later_turns=[replace(turn, content=None, raw_usage=None) for turn in settlement.later_turns],
+        usage=_storable(settlement.usage),
+        later_turns=[
+            replace(turn, content=None, raw_usage=None, usage=_storable(turn.usage))
+            for turn in settlement.later_turns
+        ],
         files={},
     )
 
 
-def _fits(settlement: Settlement) -> bool:
-    return all(value is None or value < 2**31 for value in vars(settlement.usage).values())
+def _storable(usage: Usage) -> Usage:
+    fits = all(value is None or value < 2**31 for value in vars(usage).values())
+    return usage if fits else UNKNOWN_USAGE
 
 
 def _first_line(error: Exception) -> str:

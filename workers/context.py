@@ -1,19 +1,21 @@
 """What a worker knows about a run and its tasks: read from Postgres once, then kept."""
 
 import asyncio
+import logging
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import psycopg
 from psycopg_pool import AsyncConnectionPool
 
 from analysis.prices import Price
 from db.connection import AsyncConnection
 from db.queries import SQL
 from db.reader import Row
-from db.work import Claimed
+from db.work import Claimed, pause_run
 from workers.checks import Check, check
 from workers.gateway import Request
 from workers.judges import Judge, draw_of, judge
@@ -23,6 +25,9 @@ from workers.settling import Retries
 from workers.strategies import ModelCall, Strategy, TaskView, strategy
 from workers.strategies.command import Command
 
+log = logging.getLogger(__name__)
+
+_MOST_RUNS = 100
 _MOST_TASKS = 2_000
 _MOST_FILES = 200
 _FRESH_S = 10.0
@@ -83,11 +88,11 @@ class TaskContext:
 
 
 class Contexts:
-    """The process's memory of runs, tasks and files; the oldest tasks and files are forgotten."""
+    """The process's memory of runs, tasks and files; what was not used for longest is forgotten."""
 
     def __init__(self, pool: AsyncConnectionPool[AsyncConnection]) -> None:
         self._pool = pool
-        self._runs: dict[int, tuple[float, RunContext]] = {}
+        self._runs: OrderedDict[int, tuple[float, RunContext]] = OrderedDict()
         self._reading_run = asyncio.Lock()
         self._tasks: OrderedDict[int, TaskContext] = OrderedDict()
         self._files: OrderedDict[str, bytes] = OrderedDict()
@@ -100,6 +105,19 @@ class Contexts:
                 fresh = self._fresh(run) or await self._read_run(run)
         return fresh
 
+    async def run_or_pause(self, run: int) -> RunContext | None:
+        """The run; None where this version cannot read it: a person has to see to it then."""
+        try:
+            return await self.run(run)
+        except psycopg.Error:
+            raise
+        except Exception as error:
+            log.exception("Run %d cannot be read.", run)
+            reason = f"A worker cannot read it: {type(error).__name__}: {error}. See the worker's log."
+            async with self._pool.connection() as connection:
+                await pause_run(connection, run=run, reason=reason)
+            return None
+
     def _fresh(self, run: int) -> RunContext | None:
         read_at, known = self._runs.get(run, (0.0, None))
         return known if asyncio.get_running_loop().time() - read_at <= _FRESH_S else None
@@ -111,7 +129,7 @@ class Contexts:
             rows = await (await connection.execute(SQL["read_strategies"], {"run": run})).fetchall()
         assert row is not None
         context = _run_context(row, rows)
-        self._runs[run] = (read_at, context)
+        _remember(self._runs, {run: (read_at, context)}, _MOST_RUNS)
         return context
 
     async def tasks(self, tasks: Sequence[int]) -> Mapping[int, TaskContext]:

@@ -85,6 +85,7 @@ class Engine:
         self._jobs: set[asyncio.Task[None]] = set()
         self._held: set[tuple[int, int]] = set()
         self._services: list[asyncio.Task[None]] = []
+        self._heartbeats: set[asyncio.Task[None]] = set()
         self._gateways: dict[tuple[str, str, bool, float], Gateway] = {}
         self._in_flight = 0
         self._metrics = metrics
@@ -99,7 +100,8 @@ class Engine:
         """Connect, take the lease and begin to commit and advance."""
         await self._pool.open()
         await patiently(self._lease.renew)
-        services = (self._lease.keep(), self._committer.run(), self._advancer.run(), self._examiner.run())
+        self._heartbeats.add(asyncio.create_task(essential(self._lease.keep())))
+        services = (self._committer.run(), self._advancer.run(), self._examiner.run())
         self._services.extend(asyncio.create_task(essential(service)) for service in services)
 
     async def admit(self, shard: Shard) -> None:
@@ -117,6 +119,9 @@ class Engine:
         jobs = [job for job in claimed or () if (job.job, job.dispatch_no) not in self._held]
         self._held.update((job.job, job.dispatch_no) for job in jobs)
         failpoints.reach("claimed")
+        # All tasks at once; later each job finds its own, or says what is wrong with it.
+        with contextlib.suppress(Exception):
+            await self._contexts.tasks([job.task for job in jobs])
         for number, job in enumerate(jobs):
             if not await self._slot():
                 await self._hand_back([(job, 0.0) for job in jobs[number:]])
@@ -144,6 +149,8 @@ class Engine:
         await end_all(self._jobs, end - loop.time())
         with contextlib.suppress(psycopg.Error, TimeoutError):
             await asyncio.wait_for(self._advance_rest(), 10)
+        # One more beat would be a new lease.
+        await end_all(self._heartbeats, 0)
         with contextlib.suppress(psycopg.Error):
             async with self._pool.connection() as connection:
                 await work.end_worker(connection, worker=self.worker)
@@ -162,10 +169,7 @@ class Engine:
 
     async def _claim(self, shard: Shard) -> list[Claimed]:
         async with self._pool.connection() as connection:
-            claimed = await work.claim(connection, worker=self.worker, shard=shard)
-        # All tasks of the shard at once; later each of its jobs finds its own.
-        await self._contexts.tasks([job.task for job in claimed])
-        return claimed
+            return await work.claim(connection, worker=self.worker, shard=shard)
 
     async def _hand_back(self, jobs: list[tuple[Claimed, float]]) -> None:
         async def move() -> None:
@@ -182,7 +186,8 @@ class Engine:
             log.error("%s This worker hands the run's jobs back.", error)
             await self._hand_back([(job, NO_KEY_DELAY_S)])
         except asyncio.CancelledError:
-            # Nothing was sent: a call that was is settled, since the gateway turns a cancellation into an outcome.
+            # The worker stops at its deadline. A call that was sent has an outcome, since the gateway makes one of a
+            # cancellation; a row that gets none becomes `unknown` with the worker's end.
             await self._hand_back([(job, 0.0)])
         except Exception as error:
             # Whatever it is: a job that nobody runs must not look as if somebody did, nor come back for ever.
@@ -224,14 +229,17 @@ class Engine:
             await self._hand_back([(job, 0.0)])
             return
         failpoints.reach("call_started")
-        outcome = await self._call(send, start.lease_no)
+        outcome = await self._call(send, start)
         failpoints.reach("answered")
         throttled = outcome.whole.disposition is Disposition.THROTTLED
         if throttled:
             # At once: until the limiter knows, it lets others go, who are refused too.
             await self._admission.report(lane, ticket, outcome.whole)
         # Before the settlement gives the job back: the dispatcher must find the run paused by then.
-        await self._consequences(job, run, outcome)
+        try:
+            await self._consequences(job, run, outcome)
+        except psycopg.Error:
+            log.exception("What follows from the outcome of job %d is not stored; the outcome is.", job.job)
         price = run.prices.get(request.model)
         settlement = settle(job, start.attempt, outcome, price=price, retries=run.retries)
         await self._committer.settle(settlement)
@@ -251,10 +259,10 @@ class Engine:
         """Calls in flight, and jobs that wait for their slot."""
         return self._in_flight, len(self._jobs) - self._in_flight
 
-    async def _call(self, send: Sender, lease_no: int) -> Outcome:
+    async def _call(self, send: Sender, start: CallStart) -> Outcome:
         # Looked at once more just before sending: a process that was frozen must not send what was given to another,
         # even if it has a new lease by now.
-        if not self._lease.still(lease_no):
+        if not self._lease.still(start.lease_no):
             return Outcome(
                 status="error",
                 disposition=Disposition.RETRY,
@@ -264,6 +272,15 @@ class Engine:
         self._in_flight += 1
         try:
             return await send()
+        except Exception as error:
+            # A fault of this program, which must not hide that something may have been paid.
+            log.exception("The call of job %d has failed here.", start.job)
+            return Outcome(
+                status="unknown",
+                disposition=Disposition.PAUSE_RUN,
+                error="unknown_outcome",
+                message=f"Job {start.job} cannot be run: {type(error).__name__}: {error}. See the worker's log.",
+            )
         finally:
             self._in_flight -= 1
 

@@ -7,9 +7,10 @@ due, and a sweep finds what a vanished worker left.
 import asyncio
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 
 import psycopg
-from psycopg_pool import AsyncConnectionPool
+from psycopg_pool import AsyncConnectionPool, PoolClosed
 
 from db import judging
 from db.connection import AsyncConnection
@@ -17,6 +18,7 @@ from db.judging import DueJudging, FinishedJudging, JudgeReply
 from workers import failpoints
 from workers.context import Contexts, RunContext
 from workers.judges import Reading, draw_of
+from workers.waiting import patiently
 
 log = logging.getLogger(__name__)
 
@@ -66,26 +68,49 @@ class Examiner:
                 if not due:
                     return
                 replies = await judging.read_replies(connection, due)
-            found = [await self._finished(one, replies[one.judging]) for one in due]
+            runs = {run: await self._contexts.run_or_pause(run) for run in {one.run for one in due}}
+            found = [
+                _finished(one, run, replies[one.judging]) for one in due if (run := runs[one.run]) is not None
+            ]
             failpoints.reach("judged")
-            async with self._pool.connection() as connection:
-                await judging.finish(connection, found)
+            await self._store(found)
 
-    async def _finished(self, due: DueJudging, replies: Sequence[JudgeReply]) -> FinishedJudging:
-        run = await self._contexts.run(due.run)
+    async def _store(self, judgings: Sequence[FinishedJudging]) -> None:
+        """Commit them together; where Postgres refuses that, each alone, and a refused one gives no verdict."""
         try:
-            return finished(due, run, replies)
-        except Exception as error:
-            # An answer that a judge chokes on must not end one worker after another.
-            log.exception("Judging %d cannot be read; it gives no verdict.", due.judging)
-            problem = f"unreadable: {type(error).__name__}: {error}"
-            return FinishedJudging(
-                judging=due.judging,
-                version=due.version,
-                state="failed",
-                readings=[{"shown": list(due.question), "problem": problem}],
-                verdicts=[],
-            )
+            await patiently(lambda: self._commit(judgings))
+        except PoolClosed:
+            raise
+        except psycopg.Error as error:
+            log.exception("Postgres refuses the verdicts of %d judgings.", len(judgings))
+            if len(judgings) > 1:
+                for one in judgings:
+                    await self._store([one])
+                return
+            problem = f"cannot be stored: {str(error).strip().splitlines()[0]}"
+            [refused] = judgings
+            readings = [{"shown": reading["shown"], "problem": problem} for reading in refused.readings]
+            await self._commit([replace(refused, state="failed", readings=readings, verdicts=[])])
+
+    async def _commit(self, judgings: Sequence[FinishedJudging]) -> None:
+        async with self._pool.connection() as connection:
+            await judging.finish(connection, judgings)
+
+
+def _finished(due: DueJudging, run: RunContext, replies: Sequence[JudgeReply]) -> FinishedJudging:
+    try:
+        return finished(due, run, replies)
+    except Exception as error:
+        # An answer that a judge chokes on must not end one worker after another.
+        log.exception("Judging %d cannot be read; it gives no verdict.", due.judging)
+        problem = f"unreadable: {type(error).__name__}: {error}"
+        return FinishedJudging(
+            judging=due.judging,
+            version=due.version,
+            state="failed",
+            readings=[{"shown": list(due.question), "problem": problem}],
+            verdicts=[],
+        )
 
 
 def finished(due: DueJudging, run: RunContext, replies: Sequence[JudgeReply]) -> FinishedJudging:

@@ -7,8 +7,10 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
-import psycopg
+from psycopg.errors import ProgramLimitExceeded
 from psycopg_pool import PoolClosed
+
+from db.connection import AWAY
 
 log = logging.getLogger(__name__)
 
@@ -27,9 +29,10 @@ async def patiently(move: Callable[[], Awaitable[Result]]) -> Result:
     while True:
         try:
             return await move()
-        except PoolClosed:
+        except (PoolClosed, ProgramLimitExceeded):
+            # Of the same kind as those below, but no other time is better for them.
             raise
-        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+        except AWAY as error:
             log.warning("Postgres is away (%s); trying again.", str(error).strip())
             await asyncio.sleep(_RETRY_S)
 

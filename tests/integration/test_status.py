@@ -214,6 +214,21 @@ def test_a_time_that_python_has_no_room_for_is_said(
     assert len(error.splitlines()) == 1
 
 
+@pytest.mark.usefixtures("own_servers")
+def test_a_broker_that_is_silent_is_said(
+    connection: Connection,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    store.planned(connection, tmp_path)
+    monkeypatch.setenv(BROKER_URL, "redis://127.0.0.1:1/0")
+    assert status(monkeypatch, RUN) == 0
+    assert capsys.readouterr().out.endswith("limits: unknown, the broker does not answer\n")
+    assert status(monkeypatch, RUN, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["capacity"] is None
+
+
 def test_ctrl_c_is_heard_while_nobody_answers() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         environment = os.environ | {

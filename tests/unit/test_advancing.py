@@ -56,7 +56,7 @@ async def test_quick_steps_share_a_thread_and_one_that_fails_is_left_to_a_person
     steps = await _steps(cases)
     assert threads.keys() == {1, 2, 3, 4}
     assert threads[1] == threads[2] == threads[4] != threads[3]
-    ended = [step.finished for step in steps if step.finished]
+    ended = [step.finished for _, step in steps if step.finished]
     assert [(each.trial, each.state) for each in ended] == [(2, "review")]
     assert "chokes" in str(ended[0].reason)
     assert len(steps) == 4

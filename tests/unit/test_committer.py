@@ -6,9 +6,10 @@ from contextlib import suppress
 import psycopg
 import pytest
 
-from db.settlement import Settlement
+from analysis.usage import UNKNOWN_USAGE, Usage
+from db.settlement import LaterTurn, Settlement
 from db.work import CallStart
-from workers.committer import APART_S, MOST_ITEMS, Committer
+from workers.committer import APART_S, MOST_ITEMS, Committer, _without_text
 
 
 def start(job: int) -> CallStart:
@@ -93,3 +94,48 @@ async def test_batches_are_apart_and_hold_no_more_than_is_allowed(committer: Pos
     assert (len(first), len(second)) == (MOST_ITEMS, 3)
     # By the loop's own clock; a timer may be early by its resolution.
     assert second_at - first_at >= APART_S - 0.001
+
+
+def settlement(status: str, usage: Usage, turn: Usage) -> Settlement:
+    return Settlement(
+        trial=1,
+        judging=None,
+        job=1,
+        dispatch_no=1,
+        attempt=1,
+        status=status,
+        next_state="pending" if status == "unknown" else "ok",
+        delay_s=0.0,
+        failures=0,
+        throttled=False,
+        retry_reason=None,
+        once=False,
+        error=None,
+        message=None,
+        content="odd",
+        tool_calls=None,
+        usage=usage,
+        raw_usage={"odd": 1},
+        cost_usd=0.1,
+        http_status=200,
+        response_id="odd",
+        finish_reason="odd",
+        latency_ms=1,
+        first_byte_ms=1,
+        later_turns=[LaterTurn(usage=turn, raw_usage={"odd": 1}, cost_usd=None, content="odd")],
+        files={"odd": b""},
+    )
+
+
+KNOWN, FAR_TOO_MUCH = Usage(input_tokens=5, total_tokens=5), Usage(input_tokens=2**31, total_tokens=2**31)
+
+
+@pytest.mark.parametrize(("status", "kept"), [("ok", "error"), ("unknown", "unknown")])
+def test_an_answer_that_cannot_be_stored_keeps_what_can(status: str, kept: str) -> None:
+    refused = psycopg.DataError("no\nmore")
+    found = _without_text(settlement(status, KNOWN, FAR_TOO_MUCH), refused)
+    assert (found.status, found.error, found.next_state) == (kept, "not_storable", "failed")
+    assert (found.usage, found.cost_usd) == (KNOWN, 0.1)
+    assert [turn.usage for turn in found.later_turns] == [UNKNOWN_USAGE]
+    assert "odd" not in repr(found)
+    assert _without_text(settlement(status, FAR_TOO_MUCH, KNOWN), refused).usage == UNKNOWN_USAGE

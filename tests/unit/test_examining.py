@@ -1,0 +1,41 @@
+"""Verdicts that Postgres refuses: each is tried alone, and only the refused one is given up."""
+
+from collections.abc import Sequence
+
+import psycopg
+
+from db.judging import FinishedJudging
+from workers.examining import Examiner
+
+
+class Refusing(Examiner):
+    """Refuses whatever holds a verdict of judging 2; remembers the rest."""
+
+    def __init__(self) -> None:
+        self.stored: list[FinishedJudging] = []
+
+    async def _commit(self, judgings: Sequence[FinishedJudging]) -> None:
+        if any(one.judging == 2 and one.verdicts for one in judgings):
+            raise psycopg.DataError("out of range\nCONTEXT: verdict")
+        self.stored += judgings
+
+
+async def test_a_refused_verdict_is_given_up_alone() -> None:
+    examiner = Refusing()
+    verdict = {"winner": 7, "loser": 8, "tie": False, "items": 2}
+    found = [
+        FinishedJudging(
+            judging=number,
+            version=3,
+            state="ok",
+            readings=[{"shown": [7, 8], "scores": [1, 0]}],
+            verdicts=[verdict],
+        )
+        for number in (1, 2, 3)
+    ]
+    await examiner._store(found)
+    assert [one.judging for one in examiner.stored] == [1, 2, 3]
+    assert (examiner.stored[0], examiner.stored[2]) == (found[0], found[2])
+    refused = examiner.stored[1]
+    assert (refused.state, refused.version, refused.verdicts) == ("failed", 3, [])
+    assert refused.readings == [{"shown": [7, 8], "problem": "cannot be stored: out of range"}]
