@@ -59,8 +59,8 @@ def connect(database_url: str, *, application: str = "paretoken") -> Connection:
     except psycopg.ProgrammingError:
         # What is wrong with it may be a password.
         raise DatabaseUrlInvalid(
-            "PARETOKEN_DATABASE_URL cannot be read: percent-encode what is special in user, password and database, "
-            "and check the parameters behind the question mark."
+            "PARETOKEN_DATABASE_URL cannot be read. Write special characters of the password as %XX, and check the "
+            "options after '?'."
         ) from None
 
 

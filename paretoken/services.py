@@ -65,32 +65,17 @@ def started_services(*, broker: bool = True) -> Iterator[Services]:
 @contextmanager
 def _embedded(home: Path) -> Iterator[servers.Servers]:
     """The embedded servers. Who finds them at rest starts them for a while; the last one to leave stops them then."""
-    for_a_while = _mark(home)
-    found_running = _any_runs(home)
-    found = servers.start(home)
+    found = servers.start(home, for_a_while=True)
     with (home / "servers" / "users.lock").open("w") as users:
         fcntl.flock(users, fcntl.LOCK_SH)
-        if not found_running:
-            for_a_while.touch()
         try:
-            if not _running(home):
+            if servers.running(home) is None:
                 # Between the start and the lock the last user has stopped them.
-                found = servers.start(home)
-                for_a_while.touch()
+                found = servers.start(home, for_a_while=True)
             yield found
         finally:
-            if for_a_while.exists() and _last(users):
-                servers.stop(home)
-                for_a_while.unlink(missing_ok=True)
-
-
-def keep(home: Path) -> None:
-    """The embedded servers run on until they are stopped by hand, whoever started them."""
-    _mark(home).unlink(missing_ok=True)
-
-
-def _mark(home: Path) -> Path:
-    return home / "servers" / "for-a-while"
+            if _last(users):
+                servers.stop_after_a_while(home)
 
 
 def _last(users: IO[str]) -> bool:
@@ -106,17 +91,6 @@ def readable_database() -> Iterator[str]:
     """URL of the database for a command that only reads; the embedded one is started for it where it does not run."""
     with started_services(broker=False) as services:
         yield services.database_url
-
-
-def _running(home: Path) -> bool:
-    state = servers.status(home)
-    return state.postgres.running and state.valkey.running
-
-
-def _any_runs(home: Path) -> bool:
-    """Whether somebody has started them, of which one may have crashed since."""
-    state = servers.status(home)
-    return state.postgres.running or state.valkey.running
 
 
 def _upgrade(database_url: str) -> None:

@@ -9,7 +9,7 @@ import psycopg
 import redis
 
 from db import connection as database
-from db.errors import DatabaseUnreachable, NotMigrated
+from db.errors import DatabaseUnreachable, DatabaseUrlInvalid, NotMigrated
 from db.migration import require_current
 from paretoken import servers
 from paretoken.errors import InputError, ParetokenError
@@ -86,12 +86,8 @@ def _look_at_database(url: str, seen: _Seen, *, migrated_by_itself: bool) -> Non
             require_current(url)
     except DatabaseUnreachable as error:
         seen.add(failure("database", str(error), f"Start it, or correct {DATABASE_URL}."))
-    except NotMigrated as error:
+    except (NotMigrated, DatabaseUrlInvalid) as error:
         seen.add(failure("database", *_two_sentences(str(error))))
-    except psycopg.ProgrammingError:
-        # The driver's message may quote the password.
-        do = "Write special characters of the password as %XX, and check the options after '?'."
-        seen.add(failure("database", f"{DATABASE_URL} cannot be read", do))
     except psycopg.Error as error:
         seen.add(
             failure("database", str(error), "Give the user of the URL the right to it, or name another.")

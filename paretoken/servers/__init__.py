@@ -6,6 +6,7 @@ Both listen on 127.0.0.1 alone and ask for a generated password; their data stay
     HOME/servers/NAME.json             port and password
     HOME/servers/NAME.lock, NAME.log   held while the server lives; its log
     HOME/servers/NAME/                 what the server itself reads and writes
+    HOME/servers/for-a-while           there where the last command that works with them stops them
 
 They are daemons that outlive whoever started them, until `stop`.
 """
@@ -19,6 +20,9 @@ from paretoken.errors import InputError
 
 if TYPE_CHECKING:
     from paretoken.servers.supervisor import ServerStatus
+
+
+_FOR_A_WHILE = "for-a-while"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +43,11 @@ class Status:
     valkey: "ServerStatus"
 
 
-def start(home: Path) -> Servers:
+def start(home: Path, *, for_a_while: bool = False) -> Servers:
     """Start what is not running and return when both answer; the database `paretoken` exists then.
+
+    They run until somebody stops them. Started `for_a_while` they may be stopped by `stop_after_a_while`, unless one of
+    them ran before, or somebody starts them without it, also later.
 
     May be called again, and by several callers at once. Raises `InputError` when the folder or the programs
     cannot be used, and `RunFailed`, with the end of the log, when a server does not start.
@@ -48,8 +55,13 @@ def start(home: Path) -> Servers:
     _require_posix()
     from paretoken.servers import supervisor
 
-    with supervisor.exclusive(supervisor.make_folder(home)):
+    folder = supervisor.make_folder(home)
+    with supervisor.exclusive(folder):
         postgres, valkey = supervisor.open_servers(home)
+        if not for_a_while:
+            (folder / _FOR_A_WHILE).unlink(missing_ok=True)
+        elif postgres.running_url() is None and valkey.running_url() is None:
+            (folder / _FOR_A_WHILE).touch()
         return Servers(database_url=postgres.start(), broker_url=valkey.start())
 
 
@@ -67,13 +79,27 @@ def stop(home: Path) -> None:
 
     Raises `RunFailed` when one does not end within a minute.
     """
+    _stop(home, only_after_a_while=False)
+
+
+def stop_after_a_while(home: Path) -> None:
+    """The same, where they were started for a while and by nobody for longer."""
+    _stop(home, only_after_a_while=True)
+
+
+def _stop(home: Path, *, only_after_a_while: bool) -> None:
     _require_posix()
     from paretoken.servers import supervisor
 
-    if supervisor.has_folder(home):
-        with supervisor.exclusive(supervisor.make_folder(home)):
-            for server in supervisor.open_servers(home):
-                server.stop()
+    if not supervisor.has_folder(home):
+        return
+    folder = supervisor.make_folder(home)
+    with supervisor.exclusive(folder):
+        if only_after_a_while and not (folder / _FOR_A_WHILE).exists():
+            return
+        for server in supervisor.open_servers(home):
+            server.stop()
+        (folder / _FOR_A_WHILE).unlink(missing_ok=True)
 
 
 def status(home: Path) -> Status:

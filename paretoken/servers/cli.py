@@ -33,12 +33,10 @@ def start(
     Example: eval "$(paretoken servers start --shell)"
     """
     from paretoken import servers
-    from paretoken.services import keep
     from paretoken.settings import BROKER_URL, DATABASE_URL
 
     home = _home()
     started = servers.start(home)
-    keep(home)
     if as_json:
         typer.echo(json.dumps({"database_url": started.database_url, "broker_url": started.broker_url}))
     elif shell:

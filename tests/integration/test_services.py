@@ -8,7 +8,7 @@ import pytest
 
 from paretoken import servers
 from paretoken.errors import InputError
-from paretoken.services import keep, require_reachable, started_services
+from paretoken.services import require_reachable, started_services
 from paretoken.settings import BROKER_URL, DATABASE_URL, HOME
 
 
@@ -49,7 +49,7 @@ def test_what_a_person_started_stays(home: Path) -> None:
 def test_a_person_who_starts_them_meanwhile_keeps_them(home: Path) -> None:
     try:
         with started_services():
-            keep(home)
+            servers.start(home)
         assert running(home)
     finally:
         servers.stop(home)
