@@ -50,13 +50,13 @@ def audit(
     from db.audit import audit_run
     from db.billable import billable
     from paretoken.reconciliation import reconcile
-    from paretoken.services import readable_database
+    from paretoken.services import migrated_database
 
     if not bill and (columns or models):
         option = "--columns" if columns else "--models"
         raise InputError(f"{option}: is about a bill, and none is given. Name one with --bill FILE.")
     charges = _charges(bill or [], columns, models, timezone)
-    with readable_database() as database_url, database.connect(database_url) as connection:
+    with migrated_database() as database_url, database.connect(database_url) as connection:
         found = audit_run(connection, run_id)
         compared = reconcile(charges, billable(connection, run_id, timezone=timezone)) if bill else None
     passed = found.passed and (compared is None or compared.passed)

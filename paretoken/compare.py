@@ -45,9 +45,9 @@ def compare(
     from db.frames import read_frames
     from db.runs import find_run
     from paretoken.reporting import options
-    from paretoken.services import readable_database
+    from paretoken.services import migrated_database
 
-    with readable_database() as database_url, database.connect(database_url) as connection:
+    with migrated_database() as database_url, database.connect(database_url) as connection:
         runs = [find_run(connection, run_id) for run_id in (run_a, run_b)]
         frames = [read_frames(connection, run=run["id"]) for run in runs]
     before, after = (usage(frame.outcomes, frame.calls) for frame in frames)

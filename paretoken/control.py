@@ -93,9 +93,9 @@ def retry(
 def _run(run_id: str) -> "Iterator[tuple[Connection, Row]]":
     from db import connection as database
     from db.runs import find_run
-    from paretoken.services import readable_database
+    from paretoken.services import migrated_database
 
-    with readable_database() as database_url, database.connect(database_url) as connection:
+    with migrated_database() as database_url, database.connect(database_url) as connection:
         yield connection, find_run(connection, run_id)
 
 

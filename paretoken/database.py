@@ -78,9 +78,9 @@ def grant_auditor() -> None:
     """
     from db import connection as database
     from db.auditor import grant_auditor as grant
-    from paretoken.services import readable_database
+    from paretoken.services import migrated_database
 
-    with readable_database() as database_url, database.connect(database_url) as connection:
+    with migrated_database() as database_url, database.connect(database_url) as connection:
         if not grant(connection):
             raise RunFailed(f"{_NO_ROLE}.")
     typer.echo(
@@ -102,11 +102,11 @@ def archive(
     """
     from db import connection as database
     from paretoken.ledger import write_ledger
-    from paretoken.services import readable_database
+    from paretoken.services import migrated_database
 
     if out.exists() or out.is_symlink():
         raise InputError(f"{out}: is there already. Name a file that is not.")
-    with readable_database() as database_url, database.connect(database_url) as connection:
+    with migrated_database() as database_url, database.connect(database_url) as connection:
         write_ledger(connection, run_id, out)
         calls = _delete(connection, run_id, out)
     verb = "is" if calls == 1 else "are"

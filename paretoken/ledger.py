@@ -46,12 +46,12 @@ def export(
     """
     from db import connection as database
     from db.ledger_files import ledger_file
-    from paretoken.services import readable_database
+    from paretoken.services import migrated_database
 
     target = None if out is None or str(out) == "-" else ledger_file(out, format_)
     if target is None and format_ is Format.parquet:
         raise InputError("Parquet is no text: name a file with --out.")
-    with readable_database() as database_url, database.connect(database_url) as connection:
+    with migrated_database() as database_url, database.connect(database_url) as connection:
         if target is None:
             _write(connection, run_id, sys.stdout.buffer, format_ or Format.jsonl)
             return
@@ -134,10 +134,10 @@ def import_(
     from db import connection as database
     from db.ledger_files import existing_file
     from db.ledger_import import import_ledger
-    from paretoken.services import readable_database
+    from paretoken.services import migrated_database
 
     source = existing_file(file, format_)
-    with readable_database() as database_url, database.connect(database_url) as connection:
+    with migrated_database() as database_url, database.connect(database_url) as connection:
         made = import_ledger(connection, source, run_id=run_id, on_wait=_say_waiting)
     typer.echo(
         f"Run {made.run_id}: {counted(made.rows, 'row')}, {counted(made.trials, 'trial')}. "

@@ -56,9 +56,9 @@ def report(
     """
     from db import connection as database
     from db.runs import find_run
-    from paretoken.services import readable_database
+    from paretoken.services import migrated_database
 
-    with readable_database() as database_url, database.connect(database_url) as connection:
+    with migrated_database() as database_url, database.connect(database_url) as connection:
         run = find_run(connection, run_id)
         files = folder(run_id, out)
         summary = write(connection, run_id, files, people=comparisons, page=page, parquet=parquet)

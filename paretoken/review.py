@@ -38,11 +38,11 @@ def review(
     from db import connection as database
     from db.review import trials_in_review
     from db.runs import find_run
-    from paretoken.services import readable_database
+    from paretoken.services import migrated_database
 
     if (trial is None) != (verdict is None):
         raise InputError("--trial and --verdict go together: name both, or neither to be asked.")
-    with readable_database() as database_url, database.connect(database_url) as connection:
+    with migrated_database() as database_url, database.connect(database_url) as connection:
         run = find_run(connection, run_id)["id"]
         waiting = trials_in_review(connection, run=run)
         if as_json:

@@ -1,11 +1,9 @@
 """The database and the broker that a command works with: the user's own, or the embedded ones."""
 
-import fcntl
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
 
 from paretoken import servers
 from paretoken.errors import InputError
@@ -65,6 +63,9 @@ def started_services(*, broker: bool = True) -> Iterator[Services]:
 @contextmanager
 def _embedded(home: Path) -> Iterator[servers.Servers]:
     """The embedded servers. Who finds them at rest starts them for a while; the last one to leave stops them then."""
+    # Not everywhere, as the embedded servers are not.
+    import fcntl
+
     found = servers.start(home, for_a_while=True)
     with (home / "servers" / "users.lock").open("w") as users:
         fcntl.flock(users, fcntl.LOCK_SH)
@@ -74,21 +75,14 @@ def _embedded(home: Path) -> Iterator[servers.Servers]:
                 found = servers.start(home, for_a_while=True)
             yield found
         finally:
-            if _last(users):
+            with suppress(BlockingIOError):
+                fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 servers.stop_after_a_while(home)
 
 
-def _last(users: IO[str]) -> bool:
-    try:
-        fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
 @contextmanager
-def readable_database() -> Iterator[str]:
-    """URL of the database for a command that only reads; the embedded one is started for it where it does not run."""
+def migrated_database() -> Iterator[str]:
+    """URL of the database for a command that needs no broker; the embedded one is started where it does not run."""
     with started_services(broker=False) as services:
         yield services.database_url
 

@@ -40,14 +40,14 @@ def serve(
 
     Example: paretoken serve --port 8766
     """
-    from paretoken.services import readable_database
+    from paretoken.services import migrated_database
 
     given = os.environ.get(VARIABLE) or None
     if given is not None and not re.fullmatch(_RULE, given):
         raise InputError(f"{VARIABLE}: 16 to 200 letters, digits, '.', '_', '~' and '-' are wanted.")
     near = _is_loopback(host)
     token = given or (None if near else secrets.token_urlsafe(32))
-    with readable_database() as database_url, _listening(host, port) as listening:
+    with migrated_database() as database_url, _listening(host, port) as listening:
         _say_where(host, listening.getsockname()[1], token, made=given is None)
         _serve(database_url, listening, reports=reports, hosts=_names(host) if near else None, token=token)
 
