@@ -15,11 +15,15 @@ from db.queries import SQL
 from db.reader import Row
 
 _FETCHED_ROWS = 500
+# Statement -> what its two rows have in common, and what to do about it.
 _PAIRS = {
-    "repeated_row": "the same task, strategy, repeat, try, round, sample, attempt, turn",
-    "answered_twice": "used is true for two attempts of one call",
-    "used_in_part": "used is not the same for all turns of one attempt",
-    "judged_twice": "winner and opponent of one trial are not the same",
+    "repeated_row": ("the same task, strategy, repeat, try, round, sample, attempt, turn", "Remove one."),
+    "answered_twice": ("used is true for two attempts of one call", "Leave it true for one of them."),
+    "used_in_part": ("used is not the same for all turns of one attempt", "Give all of them the same."),
+    "judged_twice": (
+        "winner and opponent of one trial are not the same",
+        "Give all rows of the trial the same.",
+    ),
 }
 
 
@@ -44,11 +48,11 @@ def keep_rows(connection: Connection, file: LedgerFile, rows: Iterable[CheckedRo
             )
             judged = (_json(row.winner), _json(row.opponent))
             copy.write_row((number, *key, row.kind, row.used, *judged, line.decode()))
-    for statement, what in _PAIRS.items():
+    for statement, (what, advice) in _PAIRS.items():
         pair = connection.execute(SQL[statement]).fetchone()
         if pair is not None:
             raise LedgerInvalid(
-                f"{file.place(pair['second'])}: {what} as in {file.short_place(pair['first'])}. Remove one."
+                f"{file.place(pair['second'])}: {what} as in {file.short_place(pair['first'])}. {advice}"
             )
 
 

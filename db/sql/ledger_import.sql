@@ -123,14 +123,17 @@ FROM kept_row GROUP BY task_id, strategy, repeat, try, round, sample, attempt, t
 HAVING count(*) > 1 ORDER BY 2 LIMIT 1;
 
 -- name: answered_twice
-SELECT min(line) AS first, max(line) AS second
-FROM kept_row WHERE used GROUP BY task_id, strategy, repeat, try, round, sample
-HAVING count(DISTINCT attempt) > 1 ORDER BY 2 LIMIT 1;
+SELECT (array_agg(line ORDER BY line))[1] AS first, (array_agg(line ORDER BY line))[2] AS second
+FROM (SELECT task_id, strategy, repeat, try, round, sample, min(line) AS line
+      FROM kept_row WHERE used GROUP BY task_id, strategy, repeat, try, round, sample, attempt) AS answer
+GROUP BY task_id, strategy, repeat, try, round, sample
+HAVING count(*) > 1 ORDER BY 2 LIMIT 1;
 
 -- name: used_in_part
-SELECT min(line) AS first, max(line) AS second
-FROM kept_row GROUP BY task_id, strategy, repeat, try, round, sample, attempt
-HAVING bool_or(used) AND NOT bool_and(used) ORDER BY 2 LIMIT 1;
+SELECT least(used, unused) AS first, greatest(used, unused) AS second
+FROM (SELECT min(line) FILTER (WHERE used) AS used, min(line) FILTER (WHERE NOT used) AS unused
+      FROM kept_row GROUP BY task_id, strategy, repeat, try, round, sample, attempt) AS line
+WHERE used IS NOT NULL AND unused IS NOT NULL ORDER BY 2 LIMIT 1;
 
 -- name: judged_twice
 SELECT began.line AS first, kept_row.line AS second

@@ -197,10 +197,16 @@ def test_what_postgres_alone_refuses_is_named_by_its_line(
 CONTRADICTIONS = [
     (
         [row(response_id="another")],
-        "the same task, strategy, repeat, try, round, sample, attempt, turn as in",
+        "the same task, strategy, repeat, try, round, sample, attempt, turn as in line 2. Remove one.",
     ),
-    ([row(attempt=2)], "used is true for two attempts of one call as in"),
-    ([row(sample=2, winner="tie", opponent="x")], "winner and opponent of one trial are not the same as in"),
+    (
+        [row(attempt=2)],
+        "used is true for two attempts of one call as in line 2. Leave it true for one of them.",
+    ),
+    (
+        [row(sample=2, winner="tie", opponent="x")],
+        "winner and opponent of one trial are not the same as in line 2. Give all rows of the trial the same.",
+    ),
 ]
 
 
@@ -213,7 +219,7 @@ def test_rows_that_contradict_each_other_are_named_wherever_they_stand(
     path = write_lines(tmp_path / "l.jsonl", [row(task_id="t0"), row(), *others, *more])
     with pytest.raises(LedgerInvalid) as refused:
         import_ledger(connection, ledger_file(path))
-    assert f"l.jsonl:{between + 3}: {message} line 2. Remove one." in str(refused.value)
+    assert f"l.jsonl:{between + 3}: {message}" in str(refused.value)
     assert nothing_is_left(connection)
 
 

@@ -253,7 +253,35 @@ def test_turns_of_an_attempt_are_used_together(
 ) -> None:
     rows = [row(turn=turn, used=used[turn - 1]) for turn in order]
     said = refusal(connection, write_lines(tmp_path / "l.jsonl", rows))
-    assert "l.jsonl:2: used is not the same for all turns of one attempt as in line 1." in said
+    assert said.endswith(
+        "l.jsonl:2: used is not the same for all turns of one attempt as in line 1. Give all of them the same."
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (
+            [row(turn=turn, used=turn != 2) for turn in (1, 2, 3)],
+            "used is not the same for all turns of one attempt",
+        ),
+        (
+            [row(attempt=attempt, turn=turn) for attempt, turn in ((1, 1), (2, 1), (1, 2))],
+            "used is true for two attempts of one call",
+        ),
+        (
+            [row(sample=sample, winner="tie", opponent="x" if sample == 2 else "y") for sample in (1, 2, 3)],
+            "winner and opponent of one trial are not the same",
+        ),
+    ],
+    ids=["used in part", "answered twice", "judged twice"],
+)
+def test_the_two_lines_named_are_two_that_disagree(
+    connection: Connection, tmp_path: Path, rows: list[dict[str, Any]], message: str
+) -> None:
+    """The third row says what the first one does."""
+    said = refusal(connection, write_lines(tmp_path / "l.jsonl", rows))
+    assert f"l.jsonl:2: {message} as in line 1." in said
 
 
 @pytest.mark.parametrize(
