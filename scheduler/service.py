@@ -1,8 +1,10 @@
 """The scheduler process: dispatches, reaps and finishes runs until it is told to stop. Any number may stand by."""
 
 import logging
+import math
 import signal
 import threading
+import time
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -77,12 +79,14 @@ class Scheduler:
         dispatcher = Dispatcher(connection, self._app, stop=self._stop)
         # A fresh reaper trusts no lease for a while, which is right after Postgres was away.
         reaper = Reaper(connection, self._broker, broker_url=self._broker_url, lease_s=self._lease_s)
-        ticks_per_reap = max(1, round(min(REAP_EVERY_S, self._lease_s / 6) / IDLE_S))
-        ticks = 0
+        reap_every_s = min(REAP_EVERY_S, self._lease_s / 6)
+        reaped_at = -math.inf
         while not self._stop.is_set():
-            # Reaping comes first: it marks the broker before anything is published there.
-            rescued = reaper.tick() if ticks % ticks_per_reap == 0 else Rescued()
-            ticks += 1
+            rescued = Rescued()
+            if time.monotonic() - reaped_at >= reap_every_s:
+                reaped_at = time.monotonic()
+                # Reaping comes first: it marks the broker before anything is published there.
+                rescued = reaper.tick()
             dispatched = dispatcher.tick()
             for run in plan_judgings(connection, plans=judge_plans, frame_bytes=FRAME_BYTES):
                 log.info("The judgings of run number %d are planned.", run)
