@@ -12,6 +12,11 @@ from scheduler.progress import Progress, Wait
 _WINDOW = 20
 _LEAST_MEASURED_S = 3.0
 _STATES = ("ok", "failed", "over_budget", "review", "cancelled", "running", "pending")
+_WAITS = {
+    "hold": "the gateway asked all to wait",
+    "retry": "waiting for a retry",
+    "capacity": "waiting for capacity",
+}
 
 
 class Pace:
@@ -98,13 +103,9 @@ def _ahead(seen: Progress) -> str:
 
 
 def _waiting(wait: Wait) -> str:
-    if wait.why == "hold":
-        what = "the gateway asked all to wait"
-    else:
-        what = "waiting for a retry" if wait.reason else "waiting for capacity"
     reason = f" ({wait.reason})" if wait.reason else ""
     until = f"{wait.until.astimezone():%Y-%m-%d %H:%M:%S}"
-    return f"{counted(wait.jobs, 'call')} of {wait.model}: {what} until {until}{reason}"
+    return f"{counted(wait.jobs, 'call')} of {wait.model}: {_WAITS[wait.why]} until {until}{reason}"
 
 
 def _counts(name: str, counts: Mapping[str, int]) -> str:

@@ -146,7 +146,7 @@ def _watch(run_id: str, *, as_json: bool) -> None:
 
 
 def needs_attention(seen: "Progress") -> bool:
-    """Whether the run is paused, or holds trials that ended without an answer."""
+    """Whether the run is paused, or holds trials that failed, went over their budget or wait for a person."""
     return seen.state == "paused" or any(seen.trials.get(s) for s in ("failed", "over_budget", "review"))
 
 

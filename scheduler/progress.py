@@ -21,10 +21,13 @@ class Wait:
     """Jobs that are not sent now, and until when."""
 
     why: str
-    """`hold`: the gateway asked everybody to wait; `retry`: a job waits for its next try."""
+    """`hold`: the gateway asked everybody to wait; `retry`: jobs wait for their next try; `capacity`: for the
+    limiter."""
     model: str
     until: datetime
+    """Of several jobs the earliest."""
     reason: str | None
+    """None where they wait for capacity."""
     jobs: int
 
 

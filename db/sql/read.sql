@@ -45,15 +45,18 @@ SELECT lane.model FROM run_lane JOIN lane ON lane.id = run_lane.lane JOIN run ON
 WHERE run_lane.run = %(run)s AND NOT run.experiment -> 'prices' ? lane.model ORDER BY lane.model;
 
 -- name: waits
--- Why jobs of a run are not sent now: a lane is held, or a job has a time of its own.
+-- Why jobs of a run are not sent now, each job once: its lane is held, or it has a time of its own, for its next try or
+-- because the limiter's wait was long.
 SELECT 'hold' AS why, lane.model, lane.hold_until AS until, lane.hold_reason AS reason,
        (SELECT count(*) FROM job WHERE job.run = %(run)s AND job.lane = lane.id AND job.state = 'pending') AS jobs
 FROM run_lane JOIN lane ON lane.id = run_lane.lane
 WHERE run_lane.run = %(run)s AND lane.hold_until > now()
 UNION ALL
-SELECT 'retry', lane.model, min(job.not_before), job.retry_reason, count(*)
+SELECT CASE WHEN job.retry_reason IS NULL THEN 'capacity' ELSE 'retry' END, lane.model, min(job.not_before),
+       job.retry_reason, count(*)
 FROM job JOIN lane ON lane.id = job.lane
 WHERE job.run = %(run)s AND job.state = 'pending' AND job.not_before > now()
+  AND (lane.hold_until IS NULL OR lane.hold_until <= now())
 GROUP BY lane.model, job.retry_reason
 ORDER BY until;
 

@@ -60,6 +60,27 @@ def test_both_drivers_see_the_same_run_at_work(
     assert [(wait.why, wait.jobs) for wait in seen.waits] == [("hold", 12)]
 
 
+LATER = """
+UPDATE job SET not_before = now() + interval '1 minute', retry_reason = %s
+WHERE id IN (SELECT id FROM job ORDER BY id {})"""
+
+
+def test_each_job_waits_for_one_thing(connection: Connection, tmp_path: Path) -> None:
+    """Of twelve jobs two come back for their next try, and three were handed back by the limiter."""
+    store.planned(connection, tmp_path, samples=3, tasks=4)
+    connection.execute(LATER.format("LIMIT 2"), ["timeout"])
+    connection.execute(LATER.format("OFFSET 2 LIMIT 3"), [None])
+
+    def waits() -> set[tuple[str, str | None, int]]:
+        return {(wait.why, wait.reason, wait.jobs) for wait in progress(connection, RUN).waits}
+
+    assert waits() == {("retry", "timeout", 2), ("capacity", None, 3)}
+    connection.execute(HELD)
+    assert waits() == {("hold", "the gateway is full", 12)}
+    connection.execute("UPDATE lane SET hold_until = now() - interval '1 second'")
+    assert waits() == {("retry", "timeout", 2), ("capacity", None, 3)}
+
+
 @pytest.fixture
 def own_servers(monkeypatch: pytest.MonkeyPatch, database_url: str, broker_url: str) -> None:
     monkeypatch.setenv(DATABASE_URL, database_url)

@@ -167,11 +167,18 @@ def test_unknown_usage_is_said_and_is_not_0(changes: dict[str, Any], said: str) 
     assert any("tokens a minute" in line for line in lines) != said.startswith("unknown")
 
 
-def test_what_waits_is_said_with_its_time_and_reason() -> None:
-    last = describe(replace(RUNNING, waits=[HOLD]))[-1]
-    assert last == (
-        f"12 calls of m: the gateway asked all to wait until {NOW.astimezone():%Y-%m-%d %H:%M:%S} (429)"
-    )
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "the gateway asked all to wait until {} (429)"),
+        ({"why": "retry", "reason": "timeout"}, "waiting for a retry until {} (timeout)"),
+        ({"why": "capacity", "reason": None}, "waiting for capacity until {}"),
+    ],
+    ids=["hold", "retry", "capacity"],
+)
+def test_what_waits_is_said_with_its_time_and_reason(changes: dict[str, Any], said: str) -> None:
+    last = describe(replace(RUNNING, waits=[replace(HOLD, **changes)]))[-1]
+    assert last == "12 calls of m: " + said.format(f"{NOW.astimezone():%Y-%m-%d %H:%M:%S}")
 
 
 def test_a_run_that_stands_still_says_so() -> None:
