@@ -168,7 +168,7 @@ def _work(work: Work, *, workers: int, concurrency: int) -> "Progress":
     with database.connect(work.services.database_url) as connection:
         planned = _plan(connection, work)
         seen = _until_done(connection, work, planned, workers=workers, concurrency=concurrency)
-        _await_last_calls(connection, planned, most_s=work.loaded.settings.gateway.timeout_s + LEASE_S)
+        _await_last_calls(connection, planned, most_s=work.loaded.deadline_s + LEASE_S)
         write_ledger(connection, planned.run_id, work.files / LEDGER)
         if work.simulated:
             _copy(work.logs / SERVED, work.files / SERVED)

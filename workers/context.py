@@ -67,8 +67,7 @@ class RunContext:
 
     def deadline_s(self, strategy: int | None) -> float:
         """Of one call of this strategy, or of a judge's."""
-        command = self.command(strategy)
-        return command.wall_time_s if command else self.timeout_s
+        return self.timeout_s if strategy is None else self.strategies[strategy].deadline_s(self.timeout_s)
 
     def lane_name(self, model: str) -> str:
         return f"{self.endpoint}:{self.key.fingerprint}:{model}"

@@ -129,6 +129,10 @@ class Strategy(BaseModel, ABC):
         """Fewest and most calls that a trial can take, failed attempts not counted."""
         return self.opening_samples, self.opening_samples
 
+    def deadline_s(self, timeout_s: float) -> float:
+        """Of one call, where a request to the gateway has `timeout_s` seconds."""
+        return timeout_s
+
     @abstractmethod
     def opening(self, task: TaskView) -> Sequence[ModelCall]:
         """The calls of round 1, `opening_samples` of them, samples 1, 2, …"""

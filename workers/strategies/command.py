@@ -69,6 +69,9 @@ class Command(Strategy):
     def opening_samples(self) -> int:
         return 1
 
+    def deadline_s(self, timeout_s: float) -> float:
+        return self.wall_time_s
+
     def opening(self, task: TaskView) -> Sequence[ModelCall]:
         listing = "\n".join(["Files in the present folder:", *(f"- {name}" for name in task.files)])
         text = fill(self.prompt, {"goal": task.goal, "files": listing if task.files else ""})
