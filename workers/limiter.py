@@ -18,7 +18,7 @@ more into one window. For tokens L is 0.98 of the limit (a steady load uses 94 %
 equal what the gateway counts, and a single call larger than b adds what it is larger.
 
 **Token estimates** are upper bounds, often eight times too high. A call in flight therefore counts with its
-estimate times actual / estimated, both summed over about the last 50 successful calls of the lane (starting at
+estimate times actual / estimated, both summed over about the last 100 successful calls of the lane (starting at
 1); `settle` puts the actual tokens in its place. When the ratio moves, the calls in flight are re-rated with
 it, and no level rises above b: what too high estimates held back can't be sent later as a burst. What is left
 is the error in the sum of the calls in flight, and for a gateway that counts at completion how much that sum
