@@ -5,13 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from db import dispatch
 from db.connection import Connection
 from db.pool import pool
+from db.queries import SQL
 from scheduler.experiment import load
 from scheduler.plan import plan
 from tests.experiments import GATEWAY, write_experiment
 from workers import context
 from workers.context import Contexts, RunContext
+from workers.keys import SIMULATED_KEY, read_key
 
 
 async def test_what_is_forgotten_meanwhile_is_still_given(
@@ -57,3 +60,35 @@ async def test_a_program_s_call_may_take_its_wall_time(
     assert deadlines_s == {"plain": 20, "program": wall_time_s}
     assert run.deadline_s(None) == 20  # a judge's
     assert loaded.deadline_s == longest_s
+
+
+ODD = 'http://[::1]:8080/v1:ä{%s}/a\'b?key="x:y"&'
+
+
+@pytest.mark.parametrize("simulated", [True, False])
+async def test_everybody_calls_a_lane_by_one_name(
+    connection: Connection,
+    database_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    simulated: bool,
+) -> None:
+    """Workers, who watches the limiter, and who frees what nobody holds: by another name they would find nothing."""
+    monkeypatch.setenv("TEST_GATEWAY_KEY", "sk-test-1234567890")
+    gateway = {} if simulated else {"gateway": GATEWAY.format(base_url=ODD.replace('"', '\\"'))}
+    models = ["a:b/ü", "sim-small"]
+    strategies = (
+        f'[[strategies]]\nname = "{model}"\nkind = "single"\nmodel = "{model}"\n' for model in models
+    )
+    price = '[prices."a:b/ü"]\ninput_usd_per_1m = 1.0\noutput_usd_per_1m = 1.0\n'
+    loaded = load(write_experiment(tmp_path, strategies="".join(strategies), more=price, **gateway))
+    key = SIMULATED_KEY if simulated else read_key("TEST_GATEWAY_KEY")
+    assert loaded.base_url == (None if simulated else ODD)
+    planned = plan(
+        connection, loaded, key_fingerprint=key.fingerprint, base_url=loaded.base_url or "http://127.0.0.1:1"
+    )
+    run = await run_context(database_url, planned.run)
+    names = [run.lane_name(model) for model in models]
+    watched = connection.execute(SQL["run_lanes"], {"run": planned.run}).fetchall()
+    assert [(row["model"], row["lane_name"]) for row in watched] == list(zip(models, names, strict=True))
+    assert sorted(dispatch.lane_names(connection)) == sorted(names)
