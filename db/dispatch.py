@@ -120,6 +120,11 @@ def release_lost(connection: Connection) -> list[tuple[int, str]]:
     return [(row["id"], row["state"]) for row in released]
 
 
+def forget_workers(connection: Connection) -> int:
+    """Delete the workers whose lease has been over for a day and that hold nothing; give how many."""
+    return connection.execute(SQL["forget_workers"]).rowcount
+
+
 def lane_names(connection: Connection) -> list[str]:
     """The lanes of running runs, as the limiter knows them."""
     lanes = connection.execute(SQL["lanes_at_work"], {"most": None}).fetchall()

@@ -75,18 +75,21 @@ async def heartbeat(
     *,
     worker: str,
     lease_s: float,
+    lease_no: int,
     in_flight: int,
     waiting: int,
 ) -> int:
     """Renew the lease on everything the worker holds, and say how busy it is; give the lease's number.
 
-    The number grows when the lease was over: what was held under the one before may have been given away.
+    `lease_no` is the last one's, 0 before the first. The number grows when the lease was over: what was held under the
+    one before may have been given away.
     """
     cursor = await connection.execute(
         SQL["heartbeat"],
         {
             "worker": worker,
             "lease_s": lease_s,
+            "lease_no": lease_no,
             "in_flight": in_flight,
             "waiting": waiting,
         },

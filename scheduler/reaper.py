@@ -75,6 +75,8 @@ class Reaper:
         released = dispatch.release_lost(self._connection)
         if released:
             log.warning("Took back %d jobs of workers that vanished.", len(released))
+        if forgotten := dispatch.forget_workers(self._connection):
+            log.info("Forgot %d workers that ended a day ago.", forgotten)
         return len(released)
 
     def _requeue_lost_messages(self) -> int:

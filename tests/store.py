@@ -85,7 +85,12 @@ class Store:
 
     async def beat(self, worker: str = WORKER, lease_s: float = LEASE_S) -> None:
         self.lease_nos[worker] = await work.heartbeat(
-            self.worker, worker=worker, lease_s=lease_s, in_flight=0, waiting=0
+            self.worker,
+            worker=worker,
+            lease_s=lease_s,
+            lease_no=self.lease_nos.get(worker, 0),
+            in_flight=0,
+            waiting=0,
         )
 
     async def claim(self, number: int = 1, worker: str = WORKER, stale: int = 0) -> list[Claimed]:

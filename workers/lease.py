@@ -65,6 +65,11 @@ class Lease:
             renewed = clock_s()
             in_flight, waiting = self._busy()
             self.number = await work.heartbeat(
-                connection, worker=self._worker, lease_s=self._lease_s, in_flight=in_flight, waiting=waiting
+                connection,
+                worker=self._worker,
+                lease_s=self._lease_s,
+                lease_no=self.number,
+                in_flight=in_flight,
+                waiting=waiting,
             )
         self._over = renewed + self._lease_s

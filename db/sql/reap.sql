@@ -49,6 +49,13 @@ FROM run
 WHERE job.worker = ANY(%(workers)s) AND job.state = 'running' AND run.id = job.run
 RETURNING job.id, job.state;
 
+-- name: forget_workers
+-- A heartbeat that comes after all begins a lease with a number of its own.
+DELETE FROM worker
+WHERE lease_until < now() - interval '1 day'
+  AND NOT EXISTS (SELECT FROM job WHERE job.worker = worker.name AND job.state = 'running')
+  AND NOT EXISTS (SELECT FROM call WHERE call.worker = worker.name AND call.status = 'started');
+
 -- name: unqueue_lost
 -- Jobs whose message is gone: dispatched before `before` and still queued.
 WITH lost AS MATERIALIZED (

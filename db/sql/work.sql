@@ -4,9 +4,9 @@
 
 -- name: heartbeat
 -- One row carries the lease of all that a worker holds. A lease that was over is not renewed: the next one begins, since
--- what was held under the old one may have been given away.
-INSERT INTO worker (name, lease_until, in_flight, waiting)
-VALUES (%(worker)s, now() + make_interval(secs => %(lease_s)s), %(in_flight)s, %(waiting)s)
+-- what was held under the old one may have been given away. So it is where the reaper has forgotten the worker.
+INSERT INTO worker (name, lease_until, lease_no, in_flight, waiting)
+VALUES (%(worker)s, now() + make_interval(secs => %(lease_s)s), %(lease_no)s::int + 1, %(in_flight)s, %(waiting)s)
 ON CONFLICT (name) DO UPDATE
 SET lease_until = EXCLUDED.lease_until, in_flight = EXCLUDED.in_flight, waiting = EXCLUDED.waiting,
     lease_no = worker.lease_no + (worker.lease_until <= now())::int

@@ -212,7 +212,14 @@ class Store(RuleBasedStateMachine):
     def _beat(self, worker: str) -> None:
         name = self.prefix + worker
         lease_no = self.do(
-            work.heartbeat(self.async_connection, worker=name, lease_s=3600, in_flight=0, waiting=0)
+            work.heartbeat(
+                self.async_connection,
+                worker=name,
+                lease_s=3600,
+                lease_no=self.lease_nos[worker],
+                in_flight=0,
+                waiting=0,
+            )
         )
         assert lease_no == self.lease_nos[worker] + (not self.alive[worker])
         self.lease_nos[worker] = lease_no

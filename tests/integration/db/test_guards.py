@@ -335,6 +335,42 @@ async def test_the_reaper_says_unknown_keeps_the_bound_reserved_and_gives_up_on_
     assert store.trial()["due"] is True
 
 
+def day_over(store: Store, worker: str) -> None:
+    store.connection.execute(
+        "UPDATE worker SET lease_until = now() - interval '1 day 1 second' WHERE name = %s", [worker]
+    )
+
+
+@pytest.mark.parametrize("holds", ["claimed", "started", "call of a lost job"])
+async def test_a_worker_that_ended_a_day_ago_is_forgotten_when_it_holds_nothing(
+    store: Store, holds: str
+) -> None:
+    await store.to("claimed" if holds == "claimed" else "started")
+    if holds == "call of a lost job":
+        store.connection.execute("UPDATE job SET state = 'pending', worker = NULL")
+    await store.beat(OTHER)
+    store.vanish(OTHER)
+    day_over(store, WORKER)
+    assert dispatch.forget_workers(store.connection) == 0
+    store.reap()
+    assert dispatch.forget_workers(store.connection) == 1
+    assert store.rows("SELECT name FROM worker") == [{"name": OTHER}]
+
+
+async def test_a_worker_that_was_forgotten_does_not_begin_at_its_old_lease(store: Store) -> None:
+    await store.to("started")
+    under = store.lease_nos[WORKER]
+    day_over(store, WORKER)
+    store.reap()
+    assert dispatch.forget_workers(store.connection) == 1
+    store.dispatch()
+    await store.beat()
+    assert store.lease_nos[WORKER] == under + 1
+    assert len(await store.claim()) == 1
+    assert not await store.start(lease_no=under)
+    assert await store.start()
+
+
 async def test_a_broker_that_lost_its_messages_gets_new_ones(store: Store) -> None:
     await store.to("queued")
     [now] = store.rows("SELECT clock_timestamp() AS now")
