@@ -1,7 +1,7 @@
 """Slots of the limiter whose call nobody makes any more."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 import redis
@@ -9,11 +9,12 @@ from redis.asyncio import Redis
 
 from db import dispatch
 from db.runs import cancel_run
+from scheduler.lanes import free_slots
 from scheduler.slots import GRACE_S, Slots
 from tests.integration.db.conftest import MakeStore
 from tests.store import Store
 from workers.limiter import Limiter, lane_key
-from workers.limits import Limits
+from workers.limits import Ended, Limits
 
 LIMITS = Limits(concurrency=8)
 
@@ -104,3 +105,22 @@ async def test_the_lane_of_a_run_that_is_over_is_left_alone(
     cancel_run(store.connection, run=store.run)
     for number in range(3):
         assert await looks.at(number * GRACE_S) == {ticket(store, 1)}
+
+
+async def test_slots_of_one_lane_are_freed_together(
+    broker_url: str, client: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limiter, end = Limiter(client), Limiter._end
+    slots = [(lane, f"{number}:1") for lane in ("a", "b") for number in range(4)]
+    for lane, held in slots:
+        assert (await limiter.acquire(lane, held, 10, LIMITS, lease_s=600)).granted
+    scripts: list[tuple[str, int]] = []
+
+    async def counted(self: Limiter, lane: str, ended: Sequence[Ended]) -> None:
+        scripts.append((lane, len(ended)))
+        await end(self, lane, ended)
+
+    monkeypatch.setattr(Limiter, "_end", counted)
+    await asyncio.to_thread(free_slots, broker_url, slots)
+    assert scripts == [("a", 4), ("b", 4)]
+    assert [(await limiter.view(lane)).in_flight for lane in ("a", "b")] == [0, 0]
