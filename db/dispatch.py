@@ -1,7 +1,6 @@
 """Dispatching and reaping in Postgres: what may be queued, what was lost."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -104,7 +103,8 @@ def postgres_up_s(connection: Connection) -> float:
 
 def release_lost(connection: Connection) -> list[tuple[int, str]]:
     """Take the jobs of workers whose lease is over; give (job, new state) of each."""
-    with _locked_lost_workers(connection) as workers:
+    with connection.transaction():
+        workers = [row["name"] for row in connection.execute(SQL["lost_workers"]).fetchall()]
         if not workers:
             return []
         jobs = connection.execute(SQL["jobs_of_lost_workers"], {"workers": workers}).fetchall()
@@ -136,12 +136,6 @@ def tickets_of_nobody(connection: Connection, tickets: Mapping[str, tuple[int, i
     jobs, dispatch_nos = [job for job, _ in tickets.values()], [number for _, number in tickets.values()]
     parameters = {"tickets": list(tickets), "jobs": jobs, "dispatch_nos": dispatch_nos}
     return {row["ticket"] for row in connection.execute(SQL["tickets_of_nobody"], parameters).fetchall()}
-
-
-@contextmanager
-def _locked_lost_workers(connection: Connection) -> Iterator[list[str]]:
-    with connection.transaction():
-        yield [row["name"] for row in connection.execute(SQL["lost_workers"]).fetchall()]
 
 
 def unqueue_lost(connection: Connection, *, before: datetime) -> Sequence[int]:

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 
 import psycopg
-from psycopg_pool import AsyncConnectionPool, PoolTimeout
+from psycopg_pool import AsyncConnectionPool
 
 from db import work
 from db.connection import AsyncConnection
@@ -54,7 +54,7 @@ class Lease:
             try:
                 await self.renew()
                 pause_s = between_s
-            except (psycopg.Error, PoolTimeout) as error:
+            except psycopg.Error as error:
                 log.warning("No heartbeat (%s); trying again.", str(error).strip())
                 # Soon: after Postgres was away, each dead connection of the pool fails once.
                 pause_s = between_s / 10
