@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -113,18 +114,26 @@ def test_nothing_is_loaded_that_takes_long(
     assert (done.returncode, done.stderr) == (1 if arguments else 0, "")
 
 
-def status(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    monkeypatch.setattr("sys.argv", ["paretoken", "status", *arguments])
-    with pytest.raises(SystemExit) as end:
-        cli.main()
-    assert isinstance(end.value.code, int)
-    return end.value.code
+Ask = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def ask(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ask:
+    """`paretoken status` in this process: exit code, output, error output."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["paretoken", "status", *arguments])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        assert isinstance(end.value.code, int)
+        return end.value.code, *capsys.readouterr()
+
+    return run
 
 
 @pytest.mark.usefixtures("own_servers")
-def test_an_unknown_run_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    assert status(monkeypatch, "nowhere") == 2
-    assert capsys.readouterr().err == "Error: No run is named 'nowhere'. There are no runs yet.\n"
+def test_an_unknown_run_is_said(ask: Ask) -> None:
+    assert ask("nowhere") == (2, "", "Error: No run is named 'nowhere'. There are no runs yet.\n")
 
 
 @pytest.mark.usefixtures("own_servers")
@@ -141,13 +150,12 @@ def test_what_is_wrong_with_the_database_is_said(
     said: str,
     connection: Connection,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    ask: Ask,
 ) -> None:
     store.planned(connection, tmp_path)
     connection.execute(damage)
-    assert status(monkeypatch, RUN) == code
-    error = capsys.readouterr().err
+    exit_code, _, error = ask(RUN)
+    assert exit_code == code
     assert said in error
     assert len(error.splitlines()) == 1
 
@@ -157,8 +165,8 @@ def test_who_may_not_read_is_told_so(
     database_url: str,
     connection: Connection,
     tmp_path: Path,
+    ask: Ask,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
     store.planned(connection, tmp_path)
     name, password = f"stranger_{secrets.token_hex(4)}", secrets.token_hex(8)
@@ -166,20 +174,20 @@ def test_who_may_not_read_is_told_so(
     connection.execute(f"GRANT SELECT ON alembic_version, run TO {name}")
     monkeypatch.setenv(DATABASE_URL, f"postgresql://{name}:{password}@{database_url.partition('@')[2]}")
     try:
-        assert status(monkeypatch, RUN) == 2
+        code, _, error = ask(RUN)
     finally:
         connection.execute(f"DROP OWNED BY {name}")
         connection.execute(f"DROP ROLE {name}")
-    error = capsys.readouterr().err
+    assert code == 2
     assert "(permission denied for table " in error
     assert len(error.splitlines()) == 1
 
 
-def test_nobody_there_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nobody_there_is_said(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(DATABASE_URL, "postgresql://u:hidden@127.0.0.1:1/d")
     monkeypatch.setenv(BROKER_URL, "redis://127.0.0.1:1/0")
-    assert status(monkeypatch, RUN) == 1
-    error = capsys.readouterr().err
+    code, _, error = ask(RUN)
+    assert code == 1
     assert error.startswith("Error: No database answers: ")
     assert len(error.splitlines()) == 1
     assert "hidden" not in error
@@ -196,13 +204,11 @@ def test_nobody_there_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
         "h/secret x",
     ],
 )
-def test_a_url_that_cannot_be_read_is_not_shown(
-    odd: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_url_that_cannot_be_read_is_not_shown(odd: str, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(DATABASE_URL, f"postgresql://{odd}")
     monkeypatch.setenv(BROKER_URL, "redis://127.0.0.1:1/0")
-    assert status(monkeypatch, RUN) == 2
-    error = capsys.readouterr().err
+    code, _, error = ask(RUN)
+    assert code == 2
     assert error.startswith(f"Error: {DATABASE_URL}")
     assert "secret" not in error
     assert len(error.splitlines()) == 1
@@ -210,12 +216,11 @@ def test_a_url_that_cannot_be_read_is_not_shown(
 
 @pytest.mark.usefixtures("own_servers")
 @pytest.mark.parametrize("name", ["\udcff\udcfe", "日本語", "%s", "%(run_id)s", "a'b"])
-def test_no_run_has_such_a_name(
-    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_run_has_such_a_name(name: str, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGCLIENTENCODING", "SQL_ASCII")
-    assert status(monkeypatch, name) == 2
-    assert capsys.readouterr().err.startswith("Error: No run is named ")
+    code, _, error = ask(name)
+    assert code == 2
+    assert error.startswith("Error: No run is named ")
 
 
 @pytest.mark.usefixtures("own_servers")
@@ -224,13 +229,12 @@ def test_a_time_that_python_has_no_room_for_is_said(
     moment: str,
     connection: Connection,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    ask: Ask,
 ) -> None:
     store.planned(connection, tmp_path)
     connection.execute("UPDATE run SET created_at = %s", [moment])
-    assert status(monkeypatch, RUN) == 1
-    error = capsys.readouterr().err
+    code, _, error = ask(RUN)
+    assert code == 1
     assert error.startswith("Error: The database holds or was asked for a value that cannot be read")
     assert len(error.splitlines()) == 1
 
@@ -239,15 +243,17 @@ def test_a_time_that_python_has_no_room_for_is_said(
 def test_a_broker_that_is_silent_is_said(
     connection: Connection,
     tmp_path: Path,
+    ask: Ask,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
     store.planned(connection, tmp_path)
     monkeypatch.setenv(BROKER_URL, "redis://127.0.0.1:1/0")
-    assert status(monkeypatch, RUN) == 0
-    assert capsys.readouterr().out.endswith("limits: unknown, the broker does not answer\n")
-    assert status(monkeypatch, RUN, "--json") == 0
-    assert json.loads(capsys.readouterr().out)["capacity"] is None
+    code, shown, _ = ask(RUN)
+    assert code == 0
+    assert shown.endswith("limits: unknown, the broker does not answer\n")
+    code, document, _ = ask(RUN, "--json")
+    assert code == 0
+    assert json.loads(document)["capacity"] is None
 
 
 def test_ctrl_c_is_heard_while_nobody_answers() -> None:
@@ -264,26 +270,24 @@ def test_ctrl_c_is_heard_while_nobody_answers() -> None:
         assert asking.returncode == 130
 
 
-def test_a_home_that_is_a_file_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_home_that_is_a_file_is_said(tmp_path: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv(HOME, str(tmp_path / "file"))
     monkeypatch.delenv(DATABASE_URL, raising=False)
     monkeypatch.delenv(BROKER_URL, raising=False)
-    assert status(monkeypatch) == 2
-    assert len(capsys.readouterr().err.splitlines()) == 1
+    code, _, error = ask()
+    assert code == 2
+    assert len(error.splitlines()) == 1
 
 
 def test_embedded_servers_at_rest_are_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(HOME, str(tmp_path))
     monkeypatch.delenv(DATABASE_URL, raising=False)
     monkeypatch.delenv(BROKER_URL, raising=False)
     assert services_at_hand() is None
-    assert status(monkeypatch) == 0
-    assert capsys.readouterr().out == "There are no runs yet. Start one: paretoken demo\n"
+    assert ask() == (0, "There are no runs yet. Start one: paretoken demo\n", "")
     servers.start(tmp_path)
     try:
         at_hand = services_at_hand()
