@@ -3,7 +3,7 @@
     python -m benchmarks.reading --tasks 10000 --strategies 10 --samples 10
 
 The run is planned as any other; its calls are made by SQL, not by a gateway. Peak memory is that of the command's own
-process; Postgres keeps to its shared buffers and work_mem.
+process; Postgres keeps to its shared buffers and work_mem. Of `status`, which is over in a moment, the best of five counts.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.results import Row, Tables, main
 from benchmarks.stage import Stage, stage
-from benchmarks.usage import run_command
+from benchmarks.usage import Command, run_command
 from paretoken.processes import Crew
 
 RUN = "large"
@@ -102,10 +102,8 @@ def _commands(folder: Path) -> list[tuple[list[str], float]]:
 
 
 def _timed(place: Stage, arguments: list[str], most_s: float) -> Row:
-    done = run_command([*PARETOKEN, *arguments], place.environment)
-    assert "Usage: " not in done.output, done.output
-    # 1: it has been done, and something in the run needs attention.
-    assert done.code in (0, 1), done.output
+    rounds = 5 if arguments[0] == "status" else 1
+    done = min((_run(place, arguments) for _ in range(rounds)), key=lambda one: one.seconds)
     shown = " ".join(Path(word).name for word in arguments)
     print(f"{shown}: {done.seconds:.1f} s", file=sys.stderr, flush=True)
     return {
@@ -116,6 +114,14 @@ def _timed(place: Stage, arguments: list[str], most_s: float) -> Row:
         "wanted": f"below {most_s:g} s",
         "met": done.seconds < most_s,
     }
+
+
+def _run(place: Stage, arguments: list[str]) -> Command:
+    done = run_command([*PARETOKEN, *arguments], place.environment)
+    assert "Usage: " not in done.output, done.output
+    # 1: it has been done, and something in the run needs attention.
+    assert done.code in (0, 1), done.output
+    return done
 
 
 if __name__ == "__main__":
