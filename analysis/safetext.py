@@ -11,7 +11,6 @@ NUL, other control characters and lone surrogates cannot be stored or encoded ev
 `\uXXXX` everywhere. In CSV this can be undone: a backslash that already stood before `u` is written `\u005c`.
 """
 
-import html
 import re
 
 _FORMULA_STARTS = frozenset("=+-@\t\r\n＝＋－＠")
@@ -53,7 +52,10 @@ def markdown_cell(text: str) -> str:
 
 def html_text(text: str) -> str:
     """Text for HTML content or a quoted attribute."""
-    return html.escape(_BIDI.sub(_code, _CONTROL.sub(_code, text)), quote=True)
+    # Its table of entities is larger than all of this module, and few commands write HTML.
+    from html import escape
+
+    return escape(_BIDI.sub(_code, _CONTROL.sub(_code, text)), quote=True)
 
 
 def terminal_text(text: str) -> str:

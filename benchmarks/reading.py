@@ -3,7 +3,7 @@
     python -m benchmarks.reading --tasks 10000 --strategies 10 --samples 10
 
 The run is planned as any other; its calls are made by SQL, not by a gateway. Peak memory is that of the command's own
-process; Postgres keeps to its shared buffers and work_mem. Of `status`, which is over in a moment, the best of five counts.
+process; Postgres keeps to its shared buffers and work_mem. Of `status`, over in a moment, the best of five counts.
 """
 
 import argparse

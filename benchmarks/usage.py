@@ -2,6 +2,7 @@
 
 import os
 import re
+import select
 import subprocess
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -91,11 +92,14 @@ def run_command(arguments: Sequence[str], environment: Mapping[str, str] | None 
         assert process.stdout is not None
         os.set_blocking(process.stdout.fileno(), False)
         output = bytearray()
+        ended = os.pidfd_open(process.pid)
         while process.poll() is None:
             peak = max(peak, peak_mb(process.pid))
             used = max(used, cpu_s([process.pid]))
             output += process.stdout.read() or b""
-            time.sleep(_LOOK_S)
+            # Looks now and then, and is there at once when it ends.
+            select.select([ended], [], [], _LOOK_S)
+        os.close(ended)
         seconds = time.perf_counter() - began
         output += process.stdout.read() or b""
     text = output.decode(errors="replace")
