@@ -4,10 +4,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from paretoken import servers
 from paretoken.errors import InputError
 from paretoken.settings import BROKER_URL, DATABASE_URL, read_settings
+
+if TYPE_CHECKING:
+    from paretoken.servers import Servers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +41,8 @@ def services_at_hand() -> Services | None:
     settings = read_settings()
     if settings.database_url is not None and settings.broker_url is not None:
         return Services(database_url=settings.database_url, broker_url=settings.broker_url)
+    from paretoken import servers
+
     found = servers.running(settings.home)
     return None if found is None else Services(database_url=found.database_url, broker_url=found.broker_url)
 
@@ -61,10 +66,12 @@ def started_services(*, broker: bool = True) -> Iterator[Services]:
 
 
 @contextmanager
-def _embedded(home: Path) -> Iterator[servers.Servers]:
+def _embedded(home: Path) -> "Iterator[Servers]":
     """The embedded servers. Who finds them at rest starts them for a while; the last one to leave stops them then."""
     # Not everywhere, as the embedded servers are not.
     import fcntl
+
+    from paretoken import servers
 
     found = servers.start(home, for_a_while=True)
     with (home / "servers" / "users.lock").open("w") as users:
