@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import psycopg
-from psycopg_pool import AsyncConnectionPool, PoolClosed
+from psycopg_pool import AsyncConnectionPool
 
 from db import advance
 from db.advance import DueTrial, FinishedTrial, JobResult
@@ -17,7 +17,7 @@ from db.connection import AsyncConnection
 from workers import failpoints
 from workers.context import Contexts, RunContext, TaskContext
 from workers.step import Step, is_quick, next_step
-from workers.waiting import patiently
+from workers.storing import store
 
 log = logging.getLogger(__name__)
 
@@ -95,26 +95,11 @@ class Advancer:
             for trial in due
             if (run := runs[trial.run]) is not None
         ]
-        await self._store(await _steps(cases))
+        await store(await _steps(cases), self._commit, _given_up)
         return len(due)
 
-    async def _store(self, steps: Sequence[_Decided]) -> None:
-        """Commit them together; where Postgres refuses that, each alone, and a refused one is left to a person."""
-        try:
-            await patiently(lambda: self._commit([step for _, step in steps]))
-        except PoolClosed:
-            raise
-        except psycopg.Error as error:
-            log.exception("Postgres refuses the next steps of %d trials.", len(steps))
-            if len(steps) > 1:
-                for step in steps:
-                    await self._store([step])
-                return
-            [(trial, _)] = steps
-            reason = f"Its next step cannot be stored: {str(error).strip().splitlines()[0]}"
-            await self._commit([Step(finished=_for_review(trial, reason))])
-
-    async def _commit(self, steps: Sequence[Step]) -> None:
+    async def _commit(self, decided: Sequence[_Decided]) -> None:
+        steps = [step for _, step in decided]
         failpoints.reach("advance_decided")
         async with self._pool.connection() as connection:
             await advance.commit(
@@ -158,6 +143,11 @@ def _decide(case: _Case) -> Step:
         log.exception("Trial %d cannot be advanced; it is left to a person.", case.trial.trial)
         reason = f"Its strategy or a check failed: {type(error).__name__}: {error}"
         return Step(finished=_for_review(case.trial, reason))
+
+
+def _given_up(decided: _Decided, why: str) -> _Decided:
+    trial, _ = decided
+    return trial, Step(finished=_for_review(trial, f"Its next step {why}"))
 
 
 def _for_review(trial: DueTrial, reason: str) -> FinishedTrial:

@@ -17,6 +17,7 @@ from db import work
 from db.connection import AWAY, AsyncConnection
 from db.settlement import Settlement
 from db.work import CallStart
+from workers.storing import first_line
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +92,7 @@ class Committer:
                 return
             except AWAY as error:
                 log.warning(
-                    "Postgres did not take %d calls (%s); trying again.", len(batch), _first_line(error)
+                    "Postgres did not take %d calls (%s); trying again.", len(batch), first_line(error)
                 )
                 await asyncio.sleep(_RETRY_S)
             except psycopg.Error as error:
@@ -133,7 +134,7 @@ class Committer:
         log.error(
             "The outcome of job %d cannot be stored (%s); kept without its text.",
             item.job,
-            _first_line(error),
+            first_line(error),
         )
         await self._commit([replace(waiting, item=_without_text(item, error))])
 
@@ -147,7 +148,7 @@ def _without_text(settlement: Settlement, error: psycopg.Error) -> Settlement:
         next_state="failed",
         failures=1,
         error="not_storable",
-        message=f"The gateway's answer cannot be stored: {_first_line(error)}",
+        message=f"The gateway's answer cannot be stored: {first_line(error)}",
         content=None,
         tool_calls=None,
         once=False,
@@ -166,7 +167,3 @@ def _without_text(settlement: Settlement, error: psycopg.Error) -> Settlement:
 def _storable(usage: Usage) -> Usage:
     fits = all(value is None or value < 2**31 for value in vars(usage).values())
     return usage if fits else UNKNOWN_USAGE
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import psycopg
-from psycopg_pool import AsyncConnectionPool, PoolClosed
+from psycopg_pool import AsyncConnectionPool
 
 from db import judging
 from db.connection import AsyncConnection
@@ -18,7 +18,7 @@ from db.judging import DueJudging, FinishedJudging, JudgeReply
 from workers import failpoints
 from workers.context import Contexts, RunContext
 from workers.judges import Reading, draw_of
-from workers.waiting import patiently
+from workers.storing import store
 
 log = logging.getLogger(__name__)
 
@@ -73,28 +73,16 @@ class Examiner:
                 _finished(one, run, replies[one.judging]) for one in due if (run := runs[one.run]) is not None
             ]
             failpoints.reach("judged")
-            await self._store(found)
-
-    async def _store(self, judgings: Sequence[FinishedJudging]) -> None:
-        """Commit them together; where Postgres refuses that, each alone, and a refused one gives no verdict."""
-        try:
-            await patiently(lambda: self._commit(judgings))
-        except PoolClosed:
-            raise
-        except psycopg.Error as error:
-            log.exception("Postgres refuses the verdicts of %d judgings.", len(judgings))
-            if len(judgings) > 1:
-                for one in judgings:
-                    await self._store([one])
-                return
-            problem = f"cannot be stored: {str(error).strip().splitlines()[0]}"
-            [refused] = judgings
-            readings = [{"shown": reading["shown"], "problem": problem} for reading in refused.readings]
-            await self._commit([replace(refused, state="failed", readings=readings, verdicts=[])])
+            await store(found, self._commit, _given_up)
 
     async def _commit(self, judgings: Sequence[FinishedJudging]) -> None:
         async with self._pool.connection() as connection:
             await judging.finish(connection, judgings)
+
+
+def _given_up(judging: FinishedJudging, why: str) -> FinishedJudging:
+    readings = [{"shown": reading["shown"], "problem": why} for reading in judging.readings]
+    return replace(judging, state="failed", readings=readings, verdicts=[])
 
 
 def _finished(due: DueJudging, run: RunContext, replies: Sequence[JudgeReply]) -> FinishedJudging:

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import psycopg
 
 from db.judging import FinishedJudging
-from workers.examining import Examiner
+from workers.examining import Examiner, _given_up
+from workers.storing import store
 
 
 class Refusing(Examiner):
@@ -33,7 +34,7 @@ async def test_a_refused_verdict_is_given_up_alone() -> None:
         )
         for number in (1, 2, 3)
     ]
-    await examiner._store(found)
+    await store(found, examiner._commit, _given_up)
     assert [one.judging for one in examiner.stored] == [1, 2, 3]
     assert (examiner.stored[0], examiner.stored[2]) == (found[0], found[2])
     refused = examiner.stored[1]

@@ -1,0 +1,42 @@
+"""Storing many results at once, of which Postgres may refuse one."""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import psycopg
+from psycopg_pool import PoolClosed
+
+from workers.waiting import patiently
+
+log = logging.getLogger(__name__)
+
+Item = TypeVar("Item")
+
+
+async def store(
+    items: Sequence[Item],
+    commit: Callable[[Sequence[Item]], Awaitable[None]],
+    given_up: Callable[[Item, str], Item],
+) -> None:
+    """Commit them together; where Postgres refuses that, each alone, and of a refused one what `given_up` makes of it.
+
+    Args:
+        given_up: from an item, and why it cannot be stored, to what can be.
+    """
+    try:
+        await patiently(lambda: commit(items))
+    except PoolClosed:
+        raise
+    except psycopg.Error as error:
+        log.exception("Postgres refuses %d results.", len(items))
+        if len(items) > 1:
+            for item in items:
+                await store([item], commit, given_up)
+            return
+        await commit([given_up(items[0], f"cannot be stored: {first_line(error)}")])
+
+
+def first_line(error: Exception) -> str:
+    """What Postgres says without its context; where it says nothing, the kind of the error."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
