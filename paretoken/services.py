@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paretoken.errors import InputError
-from paretoken.settings import BROKER_URL, DATABASE_URL, read_settings
+from paretoken.settings import BROKER_URL, DATABASE_URL, Settings, read_settings
 
 if TYPE_CHECKING:
     from paretoken.servers import Servers
@@ -27,20 +27,26 @@ def own_services() -> Services:
     Raises:
         InputError: it names none.
     """
-    settings = read_settings()
-    if settings.database_url is None or settings.broker_url is None:
+    own = _named(read_settings())
+    if own is None:
         raise InputError(
             f"Set {DATABASE_URL} and {BROKER_URL}, the same on every machine. "
             'On one machine: eval "$(paretoken servers start --shell)".'
         )
+    return own
+
+
+def _named(settings: Settings) -> Services | None:
+    if settings.database_url is None or settings.broker_url is None:
+        return None
     return Services(database_url=settings.database_url, broker_url=settings.broker_url)
 
 
 def services_at_hand() -> Services | None:
     """The user's own servers, or the embedded ones as they run now. Whether they answer is for the asker to see."""
     settings = read_settings()
-    if settings.database_url is not None and settings.broker_url is not None:
-        return Services(database_url=settings.database_url, broker_url=settings.broker_url)
+    if own := _named(settings):
+        return own
     from paretoken import servers
 
     found = servers.running(settings.home)
@@ -54,11 +60,11 @@ def started_services(*, broker: bool = True) -> Iterator[Services]:
     `broker = False` is for commands that only need the database.
     """
     settings = read_settings()
-    if settings.database_url is not None and settings.broker_url is not None:
+    if own := _named(settings):
         if broker:
-            require_reachable(settings.broker_url)
-        require_migrated(settings.database_url)
-        yield Services(database_url=settings.database_url, broker_url=settings.broker_url)
+            require_reachable(own.broker_url)
+        require_migrated(own.database_url)
+        yield own
         return
     with _embedded(settings.home) as found:
         _upgrade(found.database_url)

@@ -30,6 +30,12 @@ def answered(connection: Connection, tmp_path: Path, gateway: SimulatedGateway) 
     return run
 
 
+async def advance(database_url: str) -> int:
+    """Advance whatever is due; give how many trials were taken."""
+    async with pool(database_url, size=2, application="test") as opened:
+        return await Advancer(opened, Contexts(opened), asyncio.Queue(), lease_s=30).advance(None)
+
+
 async def test_a_strategy_that_raises_leaves_its_trial_to_a_person(
     connection: Connection,
     database_url: str,
@@ -42,9 +48,7 @@ async def test_a_strategy_that_raises_leaves_its_trial_to_a_person(
 
     monkeypatch.setattr(SelfConsistency, "proceed", choke)
     answered(connection, tmp_path, gateway)
-    async with pool(database_url, size=2, application="test") as opened:
-        advancer = Advancer(opened, Contexts(opened), asyncio.Queue(), lease_s=30)
-        assert await advancer.advance(None) == 2
+    assert await advance(database_url) == 2
     trials = connection.execute(
         "SELECT strategy.name, trial.state, trial.reason, trial.due FROM trial "
         "JOIN strategy ON strategy.id = trial.strategy ORDER BY strategy.position"
@@ -72,8 +76,7 @@ async def test_a_step_that_cannot_be_stored_is_left_to_a_person_and_the_others_g
     answered(connection, tmp_path, gateway)
     infinite = Answer(text="1", detail={"share": math.inf})
     monkeypatch.setattr(SelfConsistency, "proceed", lambda *_: infinite)
-    async with pool(database_url, size=2, application="test") as opened:
-        assert await Advancer(opened, Contexts(opened), asyncio.Queue(), lease_s=30).advance(None) == 2
+    assert await advance(database_url) == 2
     trials = connection.execute(
         "SELECT strategy.name, trial.state, trial.reason FROM trial "
         "JOIN strategy ON strategy.id = trial.strategy ORDER BY strategy.position"
@@ -93,8 +96,7 @@ async def test_a_run_that_this_version_cannot_read_is_paused_and_its_trials_stay
 ) -> None:
     answered(connection, tmp_path, gateway)
     connection.execute("UPDATE run SET experiment = jsonb_set(experiment, '{limits,parallel}', '5')")
-    async with pool(database_url, size=2, application="test") as opened:
-        assert await Advancer(opened, Contexts(opened), asyncio.Queue(), lease_s=30).advance(None) == 2
+    assert await advance(database_url) == 2
     [run] = connection.execute("SELECT state, reason FROM run").fetchall()
     assert run["state"] == "paused"
     assert run["reason"].startswith("A worker cannot read it: TypeError: ")
