@@ -1,5 +1,6 @@
 """Runs by name."""
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from db.errors import ImportedRun, UnknownRun
@@ -95,8 +96,17 @@ def _refuse_imported(connection: "Connection", run: int) -> None:
         )
 
 
-def calls_in_flight(connection: "Connection", *, run: int) -> int:
-    """Calls of the run that were started and have no outcome yet."""
+@dataclass(frozen=True)
+class InFlight:
+    """Calls of a run that were started and have no outcome yet."""
+
+    calls: int
+    awaited: int
+    """Those of workers that live, or died so lately that they may still get an outcome."""
+
+
+def calls_in_flight(connection: "Connection", *, run: int) -> InFlight:
+    """The calls of the run that are out."""
     row = connection.execute(SQL["calls_in_flight"], {"run": run}).fetchone()
     assert row is not None
-    return int(row["calls"])
+    return InFlight(**row)

@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.text import Text
 
 from db.connection import Connection
+from db.runs import calls_in_flight
 from paretoken.description import Pace, describe
 from scheduler.progress import Progress as RunProgress
 from scheduler.progress import progress
@@ -26,6 +27,14 @@ _LINE_AT_LEAST_EVERY_S = 300.0
 
 More = Callable[[RunProgress], Sequence[str]]
 """Further lines about a run, already safe for a terminal."""
+
+
+class Look(NamedTuple):
+    """The run at one moment, its pace so far, and whether nothing more will happen to it."""
+
+    seen: RunProgress
+    pace: Pace
+    last: bool
 
 
 def watch(
@@ -55,7 +64,7 @@ def _watch_live(
     task = bar.add_task("trials", total=None)
     # Redrawn when there is news, and not in between: nothing flickers. The last picture stays.
     with Live(console=console, auto_refresh=False) as live:
-        for seen, pace in looks(connection, run_id, alive):
+        for seen, pace, _ in looks(connection, run_id, alive):
             bar.update(task, total=seen.total_trials, completed=seen.total_trials - seen.open_trials)
             lines = (*describe(seen, pace), *more(seen))
             live.update(Group(bar, *(Text(line) for line in lines)), refresh=True)
@@ -65,37 +74,45 @@ def _watch_live(
 def _watch_lines(
     connection: Connection, run_id: str, alive: Callable[[], None], more: More, out: TextIO
 ) -> RunProgress:
-    for seen, pace in now_and_then(looks(connection, run_id, alive)):
+    for seen, pace, _ in now_and_then(looks(connection, run_id, alive)):
         done = seen.total_trials - seen.open_trials
         line = "; ".join((*describe(seen, pace)[1:], *more(seen)))
         print(f"{done:,}/{seen.total_trials:,} trials; {line}", file=out, flush=True)
     return seen
 
 
-def now_and_then(seen: Iterable[tuple[RunProgress, Pace]]) -> Iterator[tuple[RunProgress, Pace]]:
+def now_and_then(looks: Iterable[Look]) -> Iterator[Look]:
     """The first look, the last one, and of those between one every few seconds, in a long run ever rarer."""
     began = time.monotonic()
     next_line = began
-    for look in seen:
+    for look in looks:
         now = time.monotonic()
-        if look[0].state != "running" or now >= next_line:
+        if look.last or now >= next_line:
             yield look
             pause = max(LINE_EVERY_S, (now - began) / _LINES_PER_TIME)
             next_line = now + min(pause, _LINE_AT_LEAST_EVERY_S)
 
 
-def looks(
-    connection: Connection, run_id: str, alive: Callable[[], None] = lambda: None
-) -> Iterator[tuple[RunProgress, Pace]]:
-    """The run's state again and again; the last one is that of a run that goes on no more."""
+def looks(connection: Connection, run_id: str, alive: Callable[[], None] = lambda: None) -> Iterator[Look]:
+    """The run's state again and again, until it goes on no more and its calls in flight have ended."""
     pace = Pace()
     while True:
         began = time.monotonic()
-        seen = progress(connection, run_id)
+        seen, last = _look(connection, run_id)
         took_s = time.monotonic() - began
         pace.add(calls=seen.ok_calls, tokens=seen.tokens)
-        yield seen, pace
-        if seen.state != "running":
+        yield Look(seen, pace, last)
+        if last:
             return
         alive()
         time.sleep(max(POLL_S, took_s / _LOOKING_SHARE))
+
+
+def _look(connection: Connection, run_id: str) -> tuple[RunProgress, bool]:
+    """The run now, and whether that is its last state."""
+    seen = progress(connection, run_id)
+    if seen.state == "running" or calls_in_flight(connection, run=seen.run).awaited:
+        return seen, False
+    # What has settled since the counts were read belongs to them.
+    seen = progress(connection, run_id)
+    return seen, seen.state != "running"

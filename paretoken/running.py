@@ -5,7 +5,6 @@ import os
 import shutil
 import signal
 import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,7 +16,6 @@ import typer
 
 from analysis.wording import counted
 from paretoken.errors import RunFailed
-from paretoken.processes import LEASE_S
 from paretoken.reporting import Out, Page, folder, options, show, writable, write
 
 if TYPE_CHECKING:
@@ -35,7 +33,6 @@ Concurrency = Annotated[int, typer.Option(min=1, help="Calls in flight per worke
 # The demo's gateway answers like a quick real one.
 DEMO_LATENCY_MS = 150.0
 LEDGER = "ledger.jsonl"
-_LOOK_S = 0.2
 # What the simulated gateway served, row by row, for whoever wants to compare the ledger with it.
 SERVED = "served.jsonl"
 
@@ -163,12 +160,14 @@ class Work:
 
 def _work(work: Work, *, workers: int, concurrency: int) -> "Progress":
     from db import connection as database
+    from db.runs import calls_in_flight
     from paretoken.ledger import write_ledger
 
     with database.connect(work.services.database_url) as connection:
         planned = _plan(connection, work)
         seen = _until_done(connection, work, planned, workers=workers, concurrency=concurrency)
-        _await_last_calls(connection, planned, most_s=work.loaded.deadline_s + LEASE_S)
+        if out := calls_in_flight(connection, run=planned.run).calls:
+            typer.echo(f"Warning: {counted(out, 'call')} still in flight: not in the files.", err=True)
         write_ledger(connection, planned.run_id, work.files / LEDGER)
         if work.simulated:
             _copy(work.logs / SERVED, work.files / SERVED)
@@ -205,18 +204,6 @@ def _plan(connection: "Connection", work: Work) -> "Plan":
     return planned
 
 
-def _await_last_calls(connection: "Connection", planned: "Plan", *, most_s: float) -> None:
-    """Workers of other machines may still have calls in flight when a run is paused: the ledger waits for them."""
-    from db.runs import calls_in_flight
-
-    end = time.monotonic() + most_s
-    while calls := calls_in_flight(connection, run=planned.run):
-        if time.monotonic() > end:
-            typer.echo(f"Warning: {counted(calls, 'call')} still in flight: not in the files.", err=True)
-            return
-        time.sleep(_LOOK_S)
-
-
 def _copy(source: Path, target: Path) -> None:
     from analysis.destination import destination
     from paretoken.errors import InputError
@@ -234,14 +221,15 @@ def _until_done(
     connection: "Connection", work: Work, planned: "Plan", *, workers: int, concurrency: int
 ) -> "Progress":
     from db.runs import pause_run
-    from paretoken.live import watch
+    from paretoken.live import looks, watch
     from paretoken.processes import Crew
     from scheduler.progress import progress
 
     seen = progress(connection, planned.run_id)
     if seen.state != "running":
         typer.echo(f"It is {seen.state}: nothing is left to do but its tables.", err=True)
-        return seen
+        *_, last = looks(connection, planned.run_id)
+        return last.seen
     crew = Crew(services=work.services, logs=work.logs)
     try:
         crew.start(workers=workers, concurrency=concurrency)

@@ -99,6 +99,10 @@ SELECT lane.model, concat_ws(':', lane.endpoint, lane.key_fingerprint, lane.mode
 FROM run_lane JOIN lane ON lane.id = run_lane.lane WHERE run_lane.run = %(run)s ORDER BY lane.model;
 
 -- name: calls_in_flight
--- By the running jobs: the ledger of a large run need not be searched.
-SELECT count(*) AS calls FROM job JOIN call ON call.job = job.id AND call.attempt = job.attempt
+-- By the running jobs: the ledger of a large run need not be searched. A lost worker's calls get no answer; soon after
+-- its lease the reaper ends them, if there is one.
+SELECT count(*) AS calls, count(*) FILTER (WHERE worker.lease_until > now() - interval '5 s') AS awaited
+FROM job
+JOIN call ON call.job = job.id AND call.attempt = job.attempt
+LEFT JOIN worker ON worker.name = call.worker
 WHERE job.run = %(run)s AND job.state = 'running' AND call.status = 'started';

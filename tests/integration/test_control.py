@@ -1,11 +1,12 @@
 """Pause, resume, cancel and retry on a run that is at work."""
 
+import signal
 from pathlib import Path
 
 import pytest
 
 from db.connection import Connection
-from db.runs import cancel_run, pause_run, resume_run, retry_trials
+from db.runs import calls_in_flight, cancel_run, pause_run, resume_run, retry_trials
 from paretoken.live import watch
 from paretoken.processes import Crew
 from paretoken.simulator import SimulatedGateway
@@ -38,6 +39,37 @@ def test_pause_and_resume_lose_and_repeat_nothing(
     assert {row["response_id"]: row["total_tokens"] for row in rows} == served(gateway)
     assert len(rows) == 180
     assert {(row["attempt"], row["used"]) for row in rows} == {(1, True)}
+
+
+@pytest.mark.parametrize(
+    ("fault", "killed", "outcome"), [("slow_body", False, "ok"), ("timeout_after_serving", True, "unknown")]
+)
+def test_a_paused_run_is_watched_until_its_calls_in_flight_have_ended(
+    connection: Connection,
+    tmp_path: Path,
+    gateway: SimulatedGateway,
+    crew: Crew,
+    fault: str,
+    killed: bool,
+    outcome: str,
+) -> None:
+    """A lost worker's are ended by the reaper."""
+    gateway.set_faults([{"kind": fault}])
+    planned = start(connection, tmp_path, gateway, tasks=20)
+    crew.start(workers=1, concurrency=8)
+
+    def pause_with_calls_out() -> None:
+        if calls_in_flight(connection, run=planned.run).calls:
+            if killed:
+                crew.children[1].send_signal(signal.SIGKILL)
+            pause_run(connection, run=planned.run, reason="Paused by hand.")
+
+    seen = watch(connection, "test", alive=pause_with_calls_out)
+    rows = ledger(connection, planned)
+    assert {row["status"] for row in rows} == {outcome}
+    assert seen.state == "paused"
+    assert seen.calls == len(rows) > 0
+    assert calls_in_flight(connection, run=planned.run).calls == 0
 
 
 def test_cancel_is_final_and_counts_what_was_in_flight(
