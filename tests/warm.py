@@ -1,10 +1,11 @@
 """`paretoken` processes that start at once: forks of an interpreter that has imported everything.
 
-A scheduler or worker takes seconds of CPU to import its libraries, and the tests start hundreds. A fork runs the same
-`main` with its own arguments, environment, standard input and log; the commands as a user starts them are left to the
-acceptance tests.
+A scheduler, worker or simulated gateway takes seconds of CPU to import its libraries, and the tests start hundreds. A
+fork runs the same `main` with its own arguments, environment, standard input and outputs; the commands as a user starts
+them are left to the acceptance tests.
 """
 
+import gc
 import json
 import os
 import select
@@ -14,7 +15,12 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import IO
+from importlib import import_module
+from typing import IO, Any
+from unittest.mock import patch
+
+import paretoken.simulator
+from paretoken.simulator import SimulatedGateway
 
 _MOST_BYTES = 1 << 17
 
@@ -22,10 +28,13 @@ _MOST_BYTES = 1 << 17
 class Process:
     """The part of `subprocess.Popen` that is needed, for a child of the warm interpreter."""
 
-    def __init__(self, pid: int, arguments: Sequence[str], stdin: IO[bytes] | None) -> None:
+    def __init__(
+        self, pid: int, arguments: Sequence[str], stdin: IO[bytes] | None, stdout: IO[bytes] | None = None
+    ) -> None:
         self.pid = pid
         self.args = arguments
         self.stdin = stdin
+        self.stdout = stdout
         self.returncode: int | None = None
         self._pidfd = os.pidfd_open(pid)
 
@@ -58,13 +67,41 @@ def start(
     arguments: Sequence[str], environment: Mapping[str, str], log: IO[bytes], *, stdin: bool = False
 ) -> Process:
     """`paretoken` with these arguments; with `stdin`, its standard input is a pipe, which is empty otherwise."""
-    read, write = os.pipe()
-    pid = _ask(["fork", list(arguments), dict(environment)], [read, log.fileno()])
-    os.close(read)
-    pipe = open(write, "wb")  # noqa: PTH123, SIM115
+    pid, pipe = _fork("paretoken.cli:main", arguments, environment, log, log)
     if not stdin:
         pipe.close()
     return Process(pid, arguments, pipe if stdin else None)
+
+
+def launch(**options: Any) -> SimulatedGateway:
+    """`paretoken.simulator.launch`."""
+    with patch("paretoken.simulator.process._begin", _gateway):
+        return paretoken.simulator.launch(**options)
+
+
+def _gateway(arguments: Sequence[str], complaints: IO[bytes]) -> Process:
+    read, write = os.pipe()
+    with open(write, "wb") as answers:  # noqa: PTH123
+        pid, pipe = _fork("paretoken.simulator.__main__:main", arguments, os.environ, answers, complaints)
+    return Process(pid, arguments, pipe, open(read, "rb"))  # noqa: PTH123
+
+
+def _fork(
+    main: str,
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    stdout: IO[bytes],
+    stderr: IO[bytes],
+) -> tuple[int, IO[bytes]]:
+    """The new process, and the pipe that is its standard input."""
+    read, write = os.pipe()
+    try:
+        pid = _ask(
+            ["fork", main, list(arguments), dict(environment)], [read, stdout.fileno(), stderr.fileno()]
+        )
+    finally:
+        os.close(read)
+    return pid, open(write, "wb")  # noqa: PTH123
 
 
 def _ask(question: list[object], files: Sequence[int] = ()) -> int:
@@ -92,10 +129,13 @@ def _serve(asked: socket.socket) -> None:
     """Answer questions until the other side is gone."""
     import kombu.transport.redis  # noqa: F401
 
+    import paretoken.simulator.server  # noqa: F401
     import workers.process  # noqa: F401
 
+    # A fork's collections leave alone what is here: to touch it would copy it.
+    gc.freeze()
     while True:
-        text, files, _, _ = socket.recv_fds(asked, _MOST_BYTES, 2)
+        text, files, _, _ = socket.recv_fds(asked, _MOST_BYTES, 3)
         if not text:
             return
         what, *values = json.loads(text)
@@ -112,20 +152,19 @@ def _serve(asked: socket.socket) -> None:
         asked.send(str(answer).encode())
 
 
-def _become(arguments: list[str], environment: dict[str, str], stdin: int, log: int) -> None:
-    from paretoken.cli import main
+def _become(main: str, arguments: list[str], environment: dict[str, str], *files: int) -> None:
     from workers import failpoints
 
     os.setsid()
-    for file, number in ((stdin, 0), (log, 1), (log, 2)):
+    for number, file in enumerate(files):
         os.dup2(file, number)
-    os.close(stdin)
-    os.close(log)
+        os.close(file)
     os.environ.clear()
     os.environ.update(environment)
     failpoints.arm(os.environ.get(failpoints.VARIABLE))
     sys.argv = ["paretoken", *arguments]
-    main()
+    module, _, name = main.partition(":")
+    getattr(import_module(module), name)()
 
 
 if __name__ == "__main__":

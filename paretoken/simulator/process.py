@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -112,14 +113,18 @@ def launch(
         faults=json.dumps(faults or []),
         until_stdin_closes=True,
     )
-    command = [sys.executable, "-m", "paretoken.simulator", *settings.arguments()]
     with tempfile.TemporaryFile() as complaints:
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=complaints)
+        process = _begin(settings.arguments(), complaints)
         assert process.stdout is not None
         line = process.stdout.readline()
         if not line:
             raise _start_failure(process, complaints)
     return SimulatedGateway(base_url=json.loads(line)["base_url"], pid=process.pid, process=process)
+
+
+def _begin(arguments: Sequence[str], complaints: IO[bytes]) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "paretoken.simulator", *arguments]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=complaints)
 
 
 def _start_failure(process: subprocess.Popen[bytes], complaints: IO[bytes]) -> Exception:

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from paretoken.services import Services
-from paretoken.simulator import SimulatedGateway, launch
+from paretoken.simulator import SimulatedGateway
+from tests import warm
 from tests.experiments import write_tasks
 from tests.faults.processes import Cast
 from tests.faults.runs import MOST_TASKS, SECRET
@@ -21,7 +22,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def gateway(tmp_path: Path) -> Iterator[SimulatedGateway]:
     tasks = write_tasks(tmp_path, MOST_TASKS)
-    with launch(tasks=tasks, latency_ms=30) as running:
+    with warm.launch(tasks=tasks, latency_ms=30) as running:
         yield running
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from paretoken.processes import Crew
 from paretoken.services import Services
-from paretoken.simulator import SimulatedGateway, launch
+from paretoken.simulator import SimulatedGateway
 from tests import warm
 from tests.experiments import write_tasks
 from tests.runs import KEY
@@ -24,7 +24,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.fixture
 def gateway(tmp_path: Path, key: str) -> Iterator[SimulatedGateway]:
     """A simulated gateway that knows 100 tasks and asks for the key."""
-    with launch(tasks=write_tasks(tmp_path, 100), api_key_env=key, latency_ms=20) as running:
+    with warm.launch(tasks=write_tasks(tmp_path, 100), api_key_env=key, latency_ms=20) as running:
         yield running
 
 
