@@ -15,7 +15,7 @@ _STATES = ("ok", "failed", "over_budget", "review", "cancelled", "running", "pen
 _WAITS = {
     "hold": "the gateway asked all to wait",
     "retry": "waiting for a retry",
-    "capacity": "waiting for capacity",
+    "capacity": "waiting for capacity, or for a worker that has the key,",
 }
 
 
@@ -57,12 +57,15 @@ class Pace:
         return (last[column] - first[column]) / took_s if took_s >= _LEAST_MEASURED_S else None
 
 
-def describe(seen: Progress, pace: Pace | None = None) -> list[str]:
-    """The run in a few plain lines, safe for a terminal: trials, calls, pace, tokens, errors, what waits."""
+def describe(seen: Progress, pace: Pace | None = None, *, awaited: int = 0) -> list[str]:
+    """The run in a few plain lines, safe for a terminal: trials, calls, pace, tokens, errors, what waits.
+
+    `awaited`: calls in flight that a run which goes on no more still waits for.
+    """
     lines = [
         _counts("trials", {state: seen.trials[state] for state in _STATES if state in seen.trials}),
         *_judging(seen),
-        f"calls: {seen.calls:,} done" + _ahead(seen),
+        f"calls: {seen.calls:,} done" + (f", {awaited:,} still in flight" if awaited else _ahead(seen)),
         *_pace(seen, pace),
         _spent(seen),
         *_budget(seen),

@@ -30,11 +30,18 @@ More = Callable[[RunProgress], Sequence[str]]
 
 
 class Look(NamedTuple):
-    """The run at one moment, its pace so far, and whether nothing more will happen to it."""
+    """The run at one moment, and its pace so far."""
 
     seen: RunProgress
     pace: Pace
+    awaited: int
+    """Calls in flight that a run which goes on no more still waits for."""
     last: bool
+    """Whether nothing more will happen to it."""
+
+    def lines(self) -> list[str]:
+        """In words, safe for a terminal."""
+        return describe(self.seen, self.pace, awaited=self.awaited)
 
 
 def watch(
@@ -45,9 +52,9 @@ def watch(
     more: More = lambda seen: (),
     out: TextIO = sys.stderr,
 ) -> RunProgress:
-    """Show the run until it is finished, paused or cancelled; give its last state.
+    """Show the run until it is finished, paused or cancelled, and its calls in flight have ended; give its last state.
 
-    `alive` is called with every look; what it raises ends the watching.
+    `alive` is called with every look at a running run; what it raises ends the watching.
     """
     console = Console(file=out)
     if console.is_terminal:
@@ -64,9 +71,10 @@ def _watch_live(
     task = bar.add_task("trials", total=None)
     # Redrawn when there is news, and not in between: nothing flickers. The last picture stays.
     with Live(console=console, auto_refresh=False) as live:
-        for seen, pace, _ in looks(connection, run_id, alive):
+        for look in looks(connection, run_id, alive):
+            seen = look.seen
             bar.update(task, total=seen.total_trials, completed=seen.total_trials - seen.open_trials)
-            lines = (*describe(seen, pace), *more(seen))
+            lines = (*look.lines(), *more(seen))
             live.update(Group(bar, *(Text(line) for line in lines)), refresh=True)
     return seen
 
@@ -74,9 +82,10 @@ def _watch_live(
 def _watch_lines(
     connection: Connection, run_id: str, alive: Callable[[], None], more: More, out: TextIO
 ) -> RunProgress:
-    for seen, pace, _ in now_and_then(looks(connection, run_id, alive)):
+    for look in now_and_then(looks(connection, run_id, alive)):
+        seen = look.seen
         done = seen.total_trials - seen.open_trials
-        line = "; ".join((*describe(seen, pace)[1:], *more(seen)))
+        line = "; ".join((*look.lines()[1:], *more(seen)))
         print(f"{done:,}/{seen.total_trials:,} trials; {line}", file=out, flush=True)
     return seen
 
@@ -96,23 +105,20 @@ def now_and_then(looks: Iterable[Look]) -> Iterator[Look]:
 def looks(connection: Connection, run_id: str, alive: Callable[[], None] = lambda: None) -> Iterator[Look]:
     """The run's state again and again, until it goes on no more and its calls in flight have ended."""
     pace = Pace()
+    at_rest = False
     while True:
         began = time.monotonic()
-        seen, last = _look(connection, run_id)
+        seen = progress(connection, run_id)
+        stopped = seen.state in ("paused", "cancelled")
+        awaited = calls_in_flight(connection, run=seen.run).awaited if stopped else 0
         took_s = time.monotonic() - began
         pace.add(calls=seen.ok_calls, tokens=seen.tokens)
-        yield Look(seen, pace, last)
+        # Twice in a row: a call that was being sent may have missed that the run stops, and counts are read first.
+        last = seen.state == "finished" or (at_rest and stopped and not awaited)
+        at_rest = stopped and not awaited
+        yield Look(seen, pace, awaited, last)
         if last:
             return
-        alive()
+        if seen.state == "running":
+            alive()
         time.sleep(max(POLL_S, took_s / _LOOKING_SHARE))
-
-
-def _look(connection: Connection, run_id: str) -> tuple[RunProgress, bool]:
-    """The run now, and whether that is its last state."""
-    seen = progress(connection, run_id)
-    if seen.state == "running" or calls_in_flight(connection, run=seen.run).awaited:
-        return seen, False
-    # What has settled since the counts were read belongs to them.
-    seen = progress(connection, run_id)
-    return seen, seen.state != "running"

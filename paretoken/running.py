@@ -221,15 +221,14 @@ def _until_done(
     connection: "Connection", work: Work, planned: "Plan", *, workers: int, concurrency: int
 ) -> "Progress":
     from db.runs import pause_run
-    from paretoken.live import looks, watch
+    from paretoken.live import watch
     from paretoken.processes import Crew
     from scheduler.progress import progress
 
     seen = progress(connection, planned.run_id)
     if seen.state != "running":
         typer.echo(f"It is {seen.state}: nothing is left to do but its tables.", err=True)
-        *_, last = looks(connection, planned.run_id)
-        return last.seen
+        return watch(connection, planned.run_id)
     crew = Crew(services=work.services, logs=work.logs)
     try:
         crew.start(workers=workers, concurrency=concurrency)

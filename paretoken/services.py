@@ -120,26 +120,19 @@ def require_migrated(database_url: str) -> None:
 
 
 def require_reachable(broker_url: str) -> None:
-    """Raise `BrokerUnreachable` unless the broker answers."""
+    """Raise `BrokerUnreachable` unless the broker answers, `BrokerUrlInvalid` where a parameter of its URL is none."""
     import redis
 
+    from scheduler.broker import require_readable
     from scheduler.errors import BrokerUnreachable
 
-    try:
-        broker = redis.Redis.from_url(broker_url, socket_connect_timeout=3, socket_timeout=5)
-    except (TypeError, ValueError):
-        raise _parameter_unknown() from None
+    require_readable(broker_url)
+    broker = redis.Redis.from_url(broker_url, socket_connect_timeout=3, socket_timeout=5)
     try:
         broker.ping()
     except redis.RedisError as error:
         raise BrokerUnreachable(
             f"No broker answers at {BROKER_URL}: {error}. Start it, or correct the URL."
         ) from None
-    except TypeError:
-        raise _parameter_unknown() from None
     finally:
         broker.close()
-
-
-def _parameter_unknown() -> InputError:
-    return InputError(f"{BROKER_URL}: a parameter behind the question mark is none that redis-py knows.")

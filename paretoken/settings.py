@@ -69,6 +69,8 @@ def _after_scheme(variable: str, url: str, allowed: tuple[str, ...], example: st
         # The URL itself stays out of the message: it may hold a password.
         kinds = " or ".join(f"{name}://" for name in allowed)
         raise InputError(f"{variable} must begin with {kinds}, for example {example}")
+    if not url.isprintable():
+        raise InputError(f"{variable} holds a character that no URL has: write it as %XX")
     userinfo = rest.partition("?")[0].rpartition("@")[0]
     if "@" in userinfo or "/" in userinfo:
         # What comes behind it would be taken for a host, and be named in messages.

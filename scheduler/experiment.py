@@ -67,12 +67,6 @@ class LoadedExperiment:
         """Every model that the run calls, sorted."""
         return models_of(self.strategies, self.judges)
 
-    @property
-    def deadline_s(self) -> float:
-        """Of the call that may take longest, whether a strategy's or a judge's."""
-        timeout_s = self.settings.gateway.timeout_s
-        return max(timeout_s, *(s.strategy.deadline_s(timeout_s) for s in self.strategies))
-
     def estimates(self) -> list[Estimate]:
         """What each judge can take at the most."""
         return [

@@ -21,13 +21,13 @@ class Wait:
     """Jobs that are not sent now, and until when."""
 
     why: str
-    """`hold`: the gateway asked everybody to wait; `retry`: jobs wait for their next try; `capacity`: for the
-    limiter."""
+    """`hold`: the gateway asked everybody to wait; `retry`: jobs that were tried wait for their next try; `capacity`:
+    others wait for the limiter, or for a worker that has the key."""
     model: str
     until: datetime
     """Of several jobs the earliest."""
     reason: str | None
-    """None where they wait for capacity."""
+    """None with `capacity`."""
     jobs: int
 
 

@@ -1,4 +1,7 @@
-"""The reaper: takes back jobs and slots that nobody holds any more, and requeues jobs whose message is gone."""
+"""The reaper: takes back jobs and slots that nobody holds any more, and requeues jobs whose message is gone.
+
+Rows of workers that ended long ago are deleted, the only thing that is deleted by itself.
+"""
 
 import json
 import logging
@@ -50,7 +53,7 @@ class Reaper:
 
     def tick(self) -> Rescued:
         self._look_at_the_clock()
-        released = self._release_lost_workers()
+        released = self._look_at_workers()
         failpoints.reach("reaper_released")
         requeued = 0
         try:
@@ -69,7 +72,8 @@ class Reaper:
             self._trust_from = now + self._lease_s
         self._held_up, self._ticked = held_up, now
 
-    def _release_lost_workers(self) -> int:
+    def _look_at_workers(self) -> int:
+        """Take back what lost ones held, and forget those that ended long ago; the number of jobs taken back."""
         if time.monotonic() < self._trust_from or dispatch.postgres_up_s(self._connection) < self._lease_s:
             return 0
         released = dispatch.release_lost(self._connection)

@@ -34,7 +34,17 @@ async def store(
             for item in items:
                 await store([item], commit, given_up)
             return
-        await commit([given_up(items[0], f"cannot be stored: {first_line(error)}")])
+        await _give_up(given_up(items[0], f"cannot be stored: {first_line(error)}"), commit)
+
+
+async def _give_up(item: Item, commit: Callable[[Sequence[Item]], Awaitable[None]]) -> None:
+    try:
+        await patiently(lambda: commit([item]))
+    except PoolClosed:
+        raise
+    except psycopg.Error:
+        # Whoever finds its lease over tries again; the other items do not wait for that.
+        log.exception("Postgres refuses that a result cannot be stored, too.")
 
 
 def first_line(error: Exception) -> str:

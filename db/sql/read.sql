@@ -46,7 +46,7 @@ WHERE run_lane.run = %(run)s AND NOT run.experiment -> 'prices' ? lane.model ORD
 
 -- name: waits
 -- Why jobs of a run are not sent now, each job once: its lane is held, or it has a time of its own, for its next try or
--- because the limiter's wait was long.
+-- because its worker handed it back: the limiter's wait was long, or there was no key.
 SELECT 'hold' AS why, lane.model, lane.hold_until AS until, lane.hold_reason AS reason,
        (SELECT count(*) FROM job WHERE job.run = %(run)s AND job.lane = lane.id AND job.state = 'pending') AS jobs
 FROM run_lane JOIN lane ON lane.id = run_lane.lane

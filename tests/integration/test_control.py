@@ -59,6 +59,8 @@ def test_a_paused_run_is_watched_until_its_calls_in_flight_have_ended(
     crew.start(workers=1, concurrency=8)
 
     def pause_with_calls_out() -> None:
+        # Whoever may be gone by then, a run that is paused comes to its end.
+        assert progress(connection, "test").state == "running"
         if calls_in_flight(connection, run=planned.run).calls:
             if killed:
                 crew.children[1].send_signal(signal.SIGKILL)

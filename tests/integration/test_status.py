@@ -254,6 +254,11 @@ def test_a_broker_that_is_silent_is_said(
     code, document, _ = ask(RUN, "--json")
     assert code == 0
     assert json.loads(document)["capacity"] is None
+    monkeypatch.setenv(BROKER_URL, "redis://127.0.0.1:1/0?bogus=secret")
+    code, _, error = ask(RUN)
+    assert (code, error.count("\n")) == (2, 1)
+    assert error.startswith(f"Error: {BROKER_URL}: a parameter behind the question mark is none")
+    assert "secret" not in error
 
 
 def test_ctrl_c_is_heard_while_nobody_answers() -> None:

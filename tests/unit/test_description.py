@@ -172,13 +172,21 @@ def test_unknown_usage_is_said_and_is_not_0(changes: dict[str, Any], said: str) 
     [
         ({}, "the gateway asked all to wait until {} (429)"),
         ({"why": "retry", "reason": "timeout"}, "waiting for a retry until {} (timeout)"),
-        ({"why": "capacity", "reason": None}, "waiting for capacity until {}"),
+        (
+            {"why": "capacity", "reason": None},
+            "waiting for capacity, or for a worker that has the key, until {}",
+        ),
     ],
     ids=["hold", "retry", "capacity"],
 )
 def test_what_waits_is_said_with_its_time_and_reason(changes: dict[str, Any], said: str) -> None:
     last = describe(replace(RUNNING, waits=[replace(HOLD, **changes)]))[-1]
     assert last == "12 calls of m: " + said.format(f"{NOW.astimezone():%Y-%m-%d %H:%M:%S}")
+
+
+def test_a_run_that_goes_on_no_more_says_which_calls_it_waits_for() -> None:
+    paused = replace(RUNNING, state="paused")
+    assert describe(paused, awaited=3)[1] == "calls: 24 done, 3 still in flight"
 
 
 def test_a_run_that_stands_still_says_so() -> None:

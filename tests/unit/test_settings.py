@@ -59,6 +59,11 @@ def test_neither_url_means_embedded_servers(empty: dict[str, str]) -> None:
             {"PARETOKEN_DATABASE_URL": "postgresql://h/d", "PARETOKEN_BROKER_URL": "amqp://u:secret@h"},
             "PARETOKEN_BROKER_URL must begin with redis:// or rediss://",
         ),
+        # A password in another encoding, as the interpreter gives it.
+        (
+            {**BOTH, "PARETOKEN_DATABASE_URL": "postgresql://u:secret\udce9@h/d"},
+            "PARETOKEN_DATABASE_URL holds a character that no URL has: write it as %XX",
+        ),
     ],
 )
 def test_unusable_urls(environment: dict[str, str], message: str) -> None:

@@ -40,9 +40,9 @@ async def run_context(database_url: str, run: int) -> RunContext:
         return await Contexts(connections).run(run)
 
 
-@pytest.mark.parametrize(("wall_time_s", "longest_s"), [(900, 900), (5, 20)])
+@pytest.mark.parametrize("wall_time_s", [900, 5])
 async def test_a_program_s_call_may_take_its_wall_time(
-    connection: Connection, database_url: str, tmp_path: Path, wall_time_s: float, longest_s: float
+    connection: Connection, database_url: str, tmp_path: Path, wall_time_s: float
 ) -> None:
     path = write_experiment(
         tmp_path,
@@ -59,7 +59,6 @@ async def test_a_program_s_call_may_take_its_wall_time(
     deadlines_s = {row["name"]: run.deadline_s(row["id"]) for row in rows}
     assert deadlines_s == {"plain": 20, "program": wall_time_s}
     assert run.deadline_s(None) == 20  # a judge's
-    assert loaded.deadline_s == longest_s
 
 
 ODD = 'http://[::1]:8080/v1:ä{%s}/a\'b?key="x:y"&'
