@@ -3,14 +3,16 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint check install browser lock soak clean
+.PHONY: demo test check lint pytest install browser lock soak clean
 demo: $(VENV)/runs
 	$(BIN)/paretoken demo
 
 test: install browser
 	$(MAKE) --no-print-directory check
 
-check: lint
+check: lint pytest
+
+pytest:
 	$(BIN)/pytest -q -n 3 --dist worksteal
 
 lint:

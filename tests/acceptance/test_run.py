@@ -67,7 +67,7 @@ def test_a_run_that_was_interrupted_goes_on_where_it_stopped(
     key = "sk-test-1234567890"
     monkeypatch.setenv("TEST_GATEWAY_KEY", key)
     tasks = write_experiment(paretoken.folder, tasks=40).with_name("tasks.jsonl")
-    with launch(tasks=tasks, api_key_env="TEST_GATEWAY_KEY", latency_ms=500) as gateway:
+    with launch(tasks=tasks, api_key_env="TEST_GATEWAY_KEY", latency_ms=300) as gateway:
         file = write_experiment(
             paretoken.folder,
             tasks=40,
