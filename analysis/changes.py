@@ -104,10 +104,10 @@ def changes(a: pl.DataFrame, b: pl.DataFrame, options: Options) -> Changes:
         for s, name in enumerate(names)
         for figure, (before, after) in measured.items()
     ]
-    elo_rows, no_elo = _elo(a, b, names, options)
     checked = np.logical_and(*(np.isfinite(run) for run in measured["success_rate"]))
     unknown = {price: _unpriced(measured[price], checked) for price in PRICES}
     price = next((price for price in PRICES if checked.any() and not unknown[price]), None)
+    elo_rows, no_elo = _elo(a, b, _in_both(checked, tasks, names), options)
     rows += elo_rows
     if price is not None:
         known = {
@@ -153,6 +153,12 @@ def _kept(run: pl.DataFrame, tasks: Sequence[str], names: Sequence[str]) -> pl.D
     return run.filter(pl.col("task_id").is_in(tasks) & pl.col("strategy").is_in(names))
 
 
+def _in_both(checked: Bools, tasks: Sequence[str], names: Sequence[str]) -> pl.DataFrame:
+    """`task_id` and `strategy` of each cell that was checked in both runs."""
+    cells = [(tasks[task], names[s]) for task, s in np.argwhere(checked)]
+    return pl.DataFrame(cells, schema={"task_id": pl.String, "strategy": pl.String}, orient="row")
+
+
 def _paired(a: Floats, b: Floats, weight: Floats, level: float) -> Row:
     """The change of one mean, over the tasks on which both runs know it."""
     known = np.isfinite(a) & np.isfinite(b)
@@ -183,21 +189,28 @@ def _interval(change: float, error: float | None, level: float, degrees: int) ->
 
 
 def _elo(
-    a: pl.DataFrame, b: pl.DataFrame, names: Sequence[str], options: Options
+    a: pl.DataFrame, b: pl.DataFrame, in_both: pl.DataFrame, options: Options
 ) -> tuple[list[Row], str | None]:
-    """Both runs in one ranking by the tasks' checks, with the task weights of the first."""
+    """Both runs in one ranking by the tasks' checks, with the task weights of the first.
+
+    Args:
+        in_both: `task_id` and `strategy` of what both runs checked. The rest would move one run's strategies alone.
+    """
     unchecked = [name for name, run in (("A", a), ("B", b)) if run["confirmed_success"].is_null().all()]
     if unchecked:
         return [], (
             f"no answer of run {' and '.join(unchecked)} was checked, and only the tasks' own checks compare the "
             "answers of two runs: judges compare those of one run. Add checks to the tasks, or read each run's report."
         )
+    if in_both.is_empty():
+        return [], "no strategy has a task that was checked in both runs."
     weights = dict(a.select("task_id", "task_weight").iter_rows())
+    names = in_both["strategy"].unique(maintain_order=True).to_list()
     twice = [(run, name) for run in "ab" for name in names]
     label = {key: f"{key[0]}:{key[1]}" for key in twice}
     joint = pl.concat(
         [
-            frame.with_columns(
+            frame.join(in_both, on=["task_id", "strategy"], how="semi", maintain_order="left").with_columns(
                 strategy=pl.lit(f"{run}:") + pl.col("strategy"),
                 score=pl.lit(None, dtype=pl.Float64),
                 task_weight=pl.col("task_id").replace_strict(weights, return_dtype=pl.Float64),

@@ -105,7 +105,7 @@ class InFlight:
     """Those of workers that live, or died so lately that they may still get an outcome."""
 
 
-def calls_in_flight(connection: "Connection", *, run: int) -> InFlight:
+def calls_in_flight(connection: Reader, *, run: int) -> InFlight:
     """The calls of the run that are out."""
     row = connection.execute(SQL["calls_in_flight"], {"run": run}).fetchone()
     assert row is not None

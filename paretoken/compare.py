@@ -118,8 +118,8 @@ def _show(found: "Changes", facts: list[dict[str, Any]]) -> None:
     for line in _heading(found, facts):
         console.print(Text(terminal_text(line)))
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for header in ("Strategy", "Figure", "A", "B", "Change (interval)", "Verdict"):
-        table.add_column(header, justify="right" if header in ("A", "B", "Change (interval)") else "left")
+    for header in ("Strategy", "Figure", "Tasks", "A", "B", "Change (interval)", "Verdict"):
+        table.add_column(header, justify="left" if header in ("Strategy", "Figure", "Verdict") else "right")
     last = None
     for row in found.table.iter_rows(named=True):
         name = "" if row["strategy"] == last else row["strategy"]
@@ -175,7 +175,14 @@ def _texts(row: dict[str, Any]) -> tuple[str, ...]:
         change += f" ({_number(row['low'], form, sign='+')} to {_number(row['high'], form, sign='+')})"
     if row["open"]:
         change += " (open)"
-    return title, _number(row["run_a"], form), _number(row["run_b"], form), change, _verdict(row)
+    return (
+        title,
+        f"{row['tasks']:,}",
+        _number(row["run_a"], form),
+        _number(row["run_b"], form),
+        change,
+        _verdict(row),
+    )
 
 
 def _verdict(row: dict[str, Any]) -> str:

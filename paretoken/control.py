@@ -34,7 +34,10 @@ def pause(run_id: RunId) -> None:
     with _run(run_id) as (connection, run):
         done = pause_run(connection, run=run["id"], reason="Paused by hand.")
         _require(done, run, "paused", "Only a running one can be paused.")
-        typer.echo(f"Run {run_id} is paused. Go on with: paretoken resume {run_id}")
+        typer.echo(
+            f"Run {run_id} is paused{_in_flight(connection, run)}. Go on with: paretoken resume {run_id}, or where no "
+            "worker is at work with `paretoken run` on its file."
+        )
 
 
 def resume(run_id: RunId) -> None:
@@ -45,10 +48,13 @@ def resume(run_id: RunId) -> None:
     Example: paretoken resume arena
     """
     from db.runs import resume_run
+    from scheduler.progress import progress
 
     with _run(run_id) as (connection, run):
         _require(resume_run(connection, run=run["id"]), run, "resumed", "Only a paused one can be resumed.")
-        typer.echo(f"Run {run_id} goes on.")
+        nobody = progress(connection, run_id).workers == 0
+        alone = " No worker is there now: `paretoken run` on its file brings its own." if nobody else ""
+        typer.echo(f"Run {run_id} goes on.{alone}")
 
 
 def cancel(run_id: RunId) -> None:
@@ -60,7 +66,9 @@ def cancel(run_id: RunId) -> None:
 
     with _run(run_id) as (connection, run):
         _require(cancel_run(connection, run=run["id"]), run, "cancelled", "There is nothing left to cancel.")
-        typer.echo(f"Run {run_id} is cancelled. What it has is kept: paretoken report {run_id}")
+        typer.echo(
+            f"Run {run_id} is cancelled{_in_flight(connection, run)}. What it has is kept: paretoken report {run_id}"
+        )
 
 
 def retry(
@@ -97,6 +105,13 @@ def _run(run_id: str) -> "Iterator[tuple[Connection, Row]]":
 
     with migrated_database() as database_url, database.connect(database_url) as connection:
         yield connection, find_run(connection, run_id)
+
+
+def _in_flight(connection: "Connection", run: "Row") -> str:
+    from db.runs import calls_in_flight
+
+    calls = calls_in_flight(connection, run=run["id"]).awaited
+    return f"; {counted(calls, 'call')} in flight will still be counted" if calls else ""
 
 
 def _require(done: bool, run: "Row", participle: str, why: str) -> None:

@@ -57,15 +57,12 @@ class Pace:
         return (last[column] - first[column]) / took_s if took_s >= _LEAST_MEASURED_S else None
 
 
-def describe(seen: Progress, pace: Pace | None = None, *, awaited: int = 0) -> list[str]:
-    """The run in a few plain lines, safe for a terminal: trials, calls, pace, tokens, errors, what waits.
-
-    `awaited`: calls in flight that a run which goes on no more still waits for.
-    """
+def describe(seen: Progress, pace: Pace | None = None) -> list[str]:
+    """The run in a few plain lines, safe for a terminal: trials, calls, pace, tokens, errors, what waits."""
     lines = [
         _counts("trials", {state: seen.trials[state] for state in _STATES if state in seen.trials}),
         *_judging(seen),
-        f"calls: {seen.calls:,} done" + (f", {awaited:,} still in flight" if awaited else _ahead(seen)),
+        f"calls: {seen.calls:,} done" + _ahead(seen),
         *_pace(seen, pace),
         _spent(seen),
         *_budget(seen),
@@ -96,13 +93,16 @@ def _bound(bound: Mapping[str, Any]) -> str:
 
 
 def _ahead(seen: Progress) -> str:
-    """What is still to come; the workers' own numbers are as of their last sign of life."""
+    """What is still to come, and what becomes of it now."""
     if seen.state != "running":
-        return ""
+        return f", {seen.awaited:,} still in flight" if seen.awaited else ""
     if not seen.workers:
         return f", {seen.open_jobs:,} to come; no worker is there (yet)"
-    waiting = f", {seen.waiting:,} waiting for capacity" if seen.waiting else ""
-    return f", {seen.in_flight:,} in flight{waiting}, {seen.open_jobs:,} to come"
+    # As of the workers' last sign of life, and of all their runs: no more than this run has.
+    in_flight = min(seen.in_flight, seen.open_jobs)
+    waiting = min(seen.waiting, seen.open_jobs - in_flight)
+    of_them = f"{in_flight:,} in flight" + (f" and {waiting:,} waiting for capacity" if waiting else "")
+    return f", {seen.open_jobs:,} to come ({of_them})"
 
 
 def _waiting(wait: Wait) -> str:

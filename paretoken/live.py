@@ -11,7 +11,6 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.text import Text
 
 from db.connection import Connection
-from db.runs import calls_in_flight
 from paretoken.description import Pace, describe
 from scheduler.progress import Progress as RunProgress
 from scheduler.progress import progress
@@ -34,14 +33,8 @@ class Look(NamedTuple):
 
     seen: RunProgress
     pace: Pace
-    awaited: int
-    """Calls in flight that a run which goes on no more still waits for."""
     last: bool
     """Whether nothing more will happen to it."""
-
-    def lines(self) -> list[str]:
-        """In words, safe for a terminal."""
-        return describe(self.seen, self.pace, awaited=self.awaited)
 
 
 def watch(
@@ -71,10 +64,9 @@ def _watch_live(
     task = bar.add_task("trials", total=None)
     # Redrawn when there is news, and not in between: nothing flickers. The last picture stays.
     with Live(console=console, auto_refresh=False) as live:
-        for look in looks(connection, run_id, alive):
-            seen = look.seen
+        for seen, pace, _ in looks(connection, run_id, alive):
             bar.update(task, total=seen.total_trials, completed=seen.total_trials - seen.open_trials)
-            lines = (*look.lines(), *more(seen))
+            lines = (*describe(seen, pace), *more(seen))
             live.update(Group(bar, *(Text(line) for line in lines)), refresh=True)
     return seen
 
@@ -82,11 +74,11 @@ def _watch_live(
 def _watch_lines(
     connection: Connection, run_id: str, alive: Callable[[], None], more: More, out: TextIO
 ) -> RunProgress:
-    for look in now_and_then(looks(connection, run_id, alive)):
-        seen = look.seen
+    for seen, pace, _ in now_and_then(looks(connection, run_id, alive)):
         done = seen.total_trials - seen.open_trials
-        line = "; ".join((*look.lines()[1:], *more(seen)))
-        print(f"{done:,}/{seen.total_trials:,} trials; {line}", file=out, flush=True)
+        cancelled = f" ({seen.trials['cancelled']:,} cancelled)" if "cancelled" in seen.trials else ""
+        line = "; ".join((*describe(seen, pace)[1:], *more(seen)))
+        print(f"{done:,}/{seen.total_trials:,} trials{cancelled}; {line}", file=out, flush=True)
     return seen
 
 
@@ -105,19 +97,21 @@ def now_and_then(looks: Iterable[Look]) -> Iterator[Look]:
 def looks(connection: Connection, run_id: str, alive: Callable[[], None] = lambda: None) -> Iterator[Look]:
     """The run's state again and again, until it goes on no more and its calls in flight have ended."""
     pace = Pace()
-    at_rest = False
+    rested = False
     while True:
         began = time.monotonic()
         seen = progress(connection, run_id)
-        stopped = seen.state in ("paused", "cancelled")
-        awaited = calls_in_flight(connection, run=seen.run).awaited if stopped else 0
         took_s = time.monotonic() - began
+        rests = seen.state != "running" and not seen.awaited
+        if rests and not rested and seen.state != "finished":
+            # Looked at twice: a call that was being sent may have missed that the run stops.
+            rested = True
+            time.sleep(POLL_S)
+            continue
+        rested = rests
         pace.add(calls=seen.ok_calls, tokens=seen.tokens)
-        # Twice in a row: a call that was being sent may have missed that the run stops, and counts are read first.
-        last = seen.state == "finished" or (at_rest and stopped and not awaited)
-        at_rest = stopped and not awaited
-        yield Look(seen, pace, awaited, last)
-        if last:
+        yield Look(seen, pace, rests)
+        if rests:
             return
         if seen.state == "running":
             alive()

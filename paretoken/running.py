@@ -168,6 +168,7 @@ def _work(work: Work, *, workers: int, concurrency: int) -> "Progress":
         seen = _until_done(connection, work, planned, workers=workers, concurrency=concurrency)
         if out := calls_in_flight(connection, run=planned.run).calls:
             typer.echo(f"Warning: {counted(out, 'call')} still in flight: not in the files.", err=True)
+        typer.echo(f"Writing the files of run {planned.run_id}.", err=True)
         write_ledger(connection, planned.run_id, work.files / LEDGER)
         if work.simulated:
             _copy(work.logs / SERVED, work.files / SERVED)
@@ -235,7 +236,8 @@ def _until_done(
         return watch(connection, planned.run_id, alive=crew.require_alive)
     except KeyboardInterrupt:
         typer.echo(
-            f"Stopping: calls in flight finish. Run {planned.run_id} goes on with `paretoken run` on its file.",
+            f"Stopping: calls in flight finish. Run {planned.run_id} goes on with `paretoken run` on its file, which "
+            f"also writes its files; for them now: paretoken report {planned.run_id}",
             err=True,
         )
         pause_run(connection, run=planned.run, reason="Interrupted at the keyboard.")
@@ -248,7 +250,8 @@ def _end(seen: "Progress") -> None:
     from paretoken.status import needs_attention
 
     if seen.state != "finished":
-        raise RunFailed(f"Run {seen.run_id} is {seen.state}: {seen.reason or 'no reason given'}")
+        reason = f": {seen.reason}" if seen.reason else "."
+        raise RunFailed(f"Run {seen.run_id} is {seen.state}{reason}")
     if needs_attention(seen):
         bad = ", ".join(
             f"{seen.trials[s]} {s}" for s in ("failed", "over_budget", "review") if seen.trials.get(s)

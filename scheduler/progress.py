@@ -11,7 +11,7 @@ from typing import Any
 
 from db.queries import SQL
 from db.reader import Reader, Row
-from db.runs import find_run
+from db.runs import calls_in_flight, find_run
 
 OPEN_STATES = ("pending", "running")
 
@@ -72,7 +72,10 @@ class Progress:
     waits: Sequence[Wait]
     workers: int
     in_flight: int
+    """As the workers last told, of all their runs; so is `waiting`."""
     waiting: int
+    awaited: int
+    """Calls in flight that a run which goes on no more still waits for."""
 
     @property
     def total_trials(self) -> int:
@@ -105,6 +108,9 @@ def progress(connection: Reader, run_id: str) -> Progress:
     """
     row = find_run(connection, run_id)
     at = {"run": row["id"]}
+    # Before the counts: what settles meanwhile is among them.
+    stopped = row["state"] in ("paused", "cancelled")
+    awaited = calls_in_flight(connection, run=row["id"]).awaited if stopped else 0
     tally = connection.execute(SQL["tally_sums"], at).fetchone()
     assert tally is not None
     open_jobs = connection.execute(SQL["open_job_counts"], at).fetchall()
@@ -142,6 +148,7 @@ def progress(connection: Reader, run_id: str) -> Progress:
         workers=len(workers),
         in_flight=sum(r["in_flight"] for r in workers),
         waiting=sum(r["waiting"] for r in workers),
+        awaited=awaited,
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from analysis.wording import counted
 from paretoken.errors import InputError
 from paretoken.findings import Finding, failure, ok, warning
 from scheduler.errors import ExperimentInvalid
@@ -43,8 +44,10 @@ def read_target(
     table, loaded, findings = _table(experiment), None, []
     try:
         loaded = load(experiment)
+        tasks, strategies = len(loaded.tasks), len(loaded.strategies)
+        kinds = "1 strategy" if strategies == 1 else f"{strategies:,} strategies"
         findings = [
-            ok("experiment", f"{experiment}: {len(loaded.tasks)} tasks, {len(loaded.strategies)} strategies"),
+            ok("experiment", f"{experiment}: {counted(tasks, 'task')}, {kinds}"),
             *(warning("experiment", said, "Consider it before the run.") for said in loaded.warnings),
             *_programs(loaded),
         ]

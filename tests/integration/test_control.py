@@ -7,8 +7,10 @@ import pytest
 
 from db.connection import Connection
 from db.runs import calls_in_flight, cancel_run, pause_run, resume_run, retry_trials
+from paretoken.control import pause, resume
 from paretoken.live import watch
 from paretoken.processes import Crew
+from paretoken.settings import BROKER_URL, DATABASE_URL
 from paretoken.simulator import SimulatedGateway
 from scheduler.errors import RunChanged
 from scheduler.progress import progress
@@ -49,11 +51,15 @@ def test_a_paused_run_is_watched_until_its_calls_in_flight_have_ended(
     tmp_path: Path,
     gateway: SimulatedGateway,
     crew: Crew,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
     fault: str,
     killed: bool,
     outcome: str,
 ) -> None:
     """A lost worker's are ended by the reaper."""
+    monkeypatch.setenv(DATABASE_URL, crew.services.database_url)
+    monkeypatch.setenv(BROKER_URL, crew.services.broker_url)
     gateway.set_faults([{"kind": fault}])
     planned = start(connection, tmp_path, gateway, tasks=20)
     crew.start(workers=1, concurrency=8)
@@ -64,14 +70,17 @@ def test_a_paused_run_is_watched_until_its_calls_in_flight_have_ended(
         if calls_in_flight(connection, run=planned.run).calls:
             if killed:
                 crew.children[1].send_signal(signal.SIGKILL)
-            pause_run(connection, run=planned.run, reason="Paused by hand.")
+            pause("test")
 
     seen = watch(connection, "test", alive=pause_with_calls_out)
     rows = ledger(connection, planned)
+    assert "in flight will still be counted" in capsys.readouterr().out
     assert {row["status"] for row in rows} == {outcome}
     assert seen.state == "paused"
     assert seen.calls == len(rows) > 0
     assert calls_in_flight(connection, run=planned.run).calls == 0
+    resume("test")
+    assert ("No worker is there now" in capsys.readouterr().out) == killed
 
 
 def test_cancel_is_final_and_counts_what_was_in_flight(

@@ -73,7 +73,7 @@ def test_a_judge_has_its_line_with_its_bound(most_cost_usd: float | None, said: 
             FixedPace(),
             [
                 "trials: 2 ok, 1 failed, 1 running, 5 pending",
-                "calls: 24 done, 4 in flight, 1 waiting for capacity, 20 to come",
+                "calls: 24 done, 20 to come (4 in flight and 1 waiting for capacity)",
                 "pace: 0.1 calls/s, 900 tokens a minute, about 3 min for the calls to come",
                 "tokens: 1,234 in, 567 out; cost $0.2500",
                 "errors: 3 rate_limit, 1 timeout",
@@ -89,7 +89,7 @@ def test_a_judge_has_its_line_with_its_bound(most_cost_usd: float | None, said: 
             FixedPace(),
             [
                 "trials: 2 ok, 1 failed, 1 running, 5 pending",
-                "calls: 24 done, 4 in flight, 1 waiting for capacity, 0 to come",
+                "calls: 24 done, 0 to come (0 in flight)",
                 # 0.1 a second are 6 a minute.
                 "pace: 0.1 calls/s (6 of 60 a minute), 900 of 9,000 tokens a minute",
                 "tokens: 1,234 in, 567 out; cost $0.2500",
@@ -185,8 +185,8 @@ def test_what_waits_is_said_with_its_time_and_reason(changes: dict[str, Any], sa
 
 
 def test_a_run_that_goes_on_no_more_says_which_calls_it_waits_for() -> None:
-    paused = replace(RUNNING, state="paused")
-    assert describe(paused, awaited=3)[1] == "calls: 24 done, 3 still in flight"
+    paused = replace(RUNNING, state="paused", awaited=3)
+    assert describe(paused)[1] == "calls: 24 done, 3 still in flight"
 
 
 def test_a_run_that_stands_still_says_so() -> None:

@@ -63,6 +63,26 @@ def test_elo_of_both_runs_is_on_one_scale() -> None:
     assert (row["significant"], row["open"]) == (True, False)
 
 
+def test_elo_is_compared_on_tasks_that_both_runs_checked() -> None:
+    """Run B repeats what A did on three tasks, and has checked nothing of the three on which b loses to a."""
+    tasks = [f"t{n}" for n in range(6)]
+    before = run([(t, s, s == "a" or n < 3, 100, 0.1) for n, t in enumerate(tasks) for s in "ab"])
+    after = run([(t, s, True if n < 3 else None, 100, 0.1) for n, t in enumerate(tasks) for s in "ab"])
+    changed = changes(before, after, OPTIONS)
+    for strategy in "ab":
+        row = found(changed, strategy, "elo")
+        assert (row["change"], row["tasks"]) == (pytest.approx(0, abs=1e-6), 3)
+    # b has no task in common at all then: nothing is said of it.
+    after = run(
+        [(t, s, True if s == "a" and n < 3 else None, 100, 0.1) for n, t in enumerate(tasks) for s in "ab"]
+    )
+    table = changes(before, after, OPTIONS).table.filter(pl.col("figure") == "elo")
+    assert table["strategy"].to_list() == ["a"]
+    after = run([(t, s, n >= 3 or None, 100, 0.1) for n, t in enumerate(tasks) for s in "ab"])
+    only = run([(t, s, n < 3 or None, 100, 0.1) for n, t in enumerate(tasks) for s in "ab"])
+    assert changes(only, after, OPTIONS).no_elo == "no strategy has a task that was checked in both runs."
+
+
 # B beats A on 9 of 10 tasks and ties on 1: share 0.95, odds 19:1, 511.5 Elo.
 # Without the tie A never won anything: no finite odds.
 @pytest.mark.parametrize(("ties", "is_open"), [(1, False), (0, True)])
