@@ -100,6 +100,12 @@ async def lease_due(
     return [DueTrial(try_=row.pop("try"), **row) for row in await cursor.fetchall()]
 
 
+async def hand_back(connection: AsyncConnection, trials: Sequence[DueTrial]) -> None:
+    """End the leases of those that have not moved on: they are due, and nobody's."""
+    at = {"trials": [one.trial for one in trials], "versions": [one.version for one in trials]}
+    await connection.execute(SQL["hand_back_trials"], at)
+
+
 async def read_replies(connection: AsyncConnection, trials: Sequence[DueTrial]) -> dict[int, list[JobResult]]:
     """Every job of each trial's present try, ordered by round and sample."""
     cursor = await connection.execute(

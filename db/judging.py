@@ -116,6 +116,12 @@ async def lease_due(connection: AsyncConnection, *, most: int, lease_s: float) -
     return [DueJudging(**row) for row in await cursor.fetchall()]
 
 
+async def hand_back(connection: AsyncConnection, judgings: Sequence[DueJudging]) -> None:
+    """End the leases of those that have not moved on: they are due, and nobody's."""
+    at = {"judgings": [one.judging for one in judgings], "versions": [one.version for one in judgings]}
+    await connection.execute(SQL["hand_back_judgings"], at)
+
+
 async def read_replies(
     connection: AsyncConnection, judgings: Sequence[DueJudging]
 ) -> dict[int, list[JudgeReply]]:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated
@@ -13,6 +14,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 
 from paretoken.errors import InputError, RunFailed
+from paretoken.interrupts import hear_no_more, uninterrupted
 from paretoken.services import Services, own_services, require_migrated, require_reachable
 from paretoken.settings import BROKER_URL, DATABASE_URL
 
@@ -209,16 +211,29 @@ class Crew:
         return f"{name} ended by itself (exit code {code}); its log {log} ends with: {last}"
 
     def stop(self) -> None:
-        """End all gracefully; calls in flight finish."""
-        for child in self.children:
-            child.terminate()
-        for child in self.children:
-            try:
-                child.wait(timeout=_STOP_S)
-            except subprocess.TimeoutExpired:
-                child.kill()
-                child.wait()
-            if child.stdin:
-                child.stdin.close()
+        """End all gracefully; calls in flight finish, unless Ctrl-C comes once more.
+
+        Raises:
+            KeyboardInterrupt: it came; all have ended.
+        """
+        try:
+            for child in self.children:
+                child.terminate()
+            for child in self.children:
+                with suppress(subprocess.TimeoutExpired):
+                    child.wait(timeout=_STOP_S)
+        except KeyboardInterrupt:
+            # Whoever is impatient presses it again, and what is stopped next would stay.
+            hear_no_more()
+            typer.echo("Ended at once: calls in flight count as unknown.", err=True)
+            raise
+        finally:
+            # Nobody outlives the servers that may be stopped next.
+            with uninterrupted():
+                for child in self.children:
+                    child.kill()
+                    child.wait()
+                    if child.stdin:
+                        child.stdin.close()
         self.children.clear()
         self.names.clear()

@@ -16,6 +16,7 @@ import typer
 
 from analysis.wording import counted
 from paretoken.errors import RunFailed
+from paretoken.interrupts import uninterrupted
 from paretoken.reporting import Out, Page, folder, options, show, writable, write
 
 if TYPE_CHECKING:
@@ -235,12 +236,14 @@ def _until_done(
         crew.start(workers=workers, concurrency=concurrency)
         return watch(connection, planned.run_id, alive=crew.require_alive)
     except KeyboardInterrupt:
-        typer.echo(
-            f"Stopping: calls in flight finish. Run {planned.run_id} goes on with `paretoken run` on its file, which "
-            f"also writes its files; for them now: paretoken report {planned.run_id}",
-            err=True,
-        )
-        pause_run(connection, run=planned.run, reason="Interrupted at the keyboard.")
+        with uninterrupted():
+            pause_run(connection, run=planned.run, reason="Interrupted at the keyboard.")
+            typer.echo(
+                "Stopping: calls in flight finish, or with Ctrl-C once more count as unknown. "
+                f"Run {planned.run_id} goes on with `paretoken run` on its file, which also writes its files; "
+                f"for them now: paretoken report {planned.run_id}",
+                err=True,
+            )
         raise
     finally:
         crew.stop()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paretoken.errors import InputError
+from paretoken.interrupts import uninterrupted
 from paretoken.settings import BROKER_URL, DATABASE_URL, Settings, read_settings
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def _embedded(home: Path) -> "Iterator[Servers]":
                 found = servers.start(home, for_a_while=True)
             yield found
         finally:
-            with suppress(BlockingIOError):
+            with uninterrupted(), suppress(BlockingIOError):
                 fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 servers.stop_after_a_while(home)
 
@@ -120,19 +121,17 @@ def require_migrated(database_url: str) -> None:
 
 
 def require_reachable(broker_url: str) -> None:
-    """Raise `BrokerUnreachable` unless the broker answers, `BrokerUrlInvalid` where a parameter of its URL is none."""
+    """Raise `BrokerUnreachable` unless the broker answers."""
     import redis
 
-    from scheduler.broker import require_readable
     from scheduler.errors import BrokerUnreachable
 
-    require_readable(broker_url)
     broker = redis.Redis.from_url(broker_url, socket_connect_timeout=3, socket_timeout=5)
     try:
         broker.ping()
     except redis.RedisError as error:
         raise BrokerUnreachable(
-            f"No broker answers at {BROKER_URL}: {error}. Start it, or correct the URL."
+            f"No broker answers at {BROKER_URL}: {str(error).rstrip('.')}. Start it, or correct the URL."
         ) from None
     finally:
         broker.close()

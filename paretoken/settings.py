@@ -10,10 +10,11 @@ Without the two URLs the embedded servers are used.
 """
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from paretoken.errors import InputError
 
@@ -25,6 +26,15 @@ WORKER_PASSWORD = "PARETOKEN_WORKER_PASSWORD"  # noqa: S105 - the name of a vari
 
 _DATABASE_SCHEMES = ("postgresql", "postgres")
 _BROKER_SCHEMES = ("redis", "rediss")
+_BROKER_EXAMPLE = "redis://:password@host:6379/0"
+_TLS_PARAMETERS: Mapping[str, Sequence[str]] = {
+    "ssl_cert_reqs": ("none", "optional", "required"),
+    "ssl_ca_certs": (),
+    "ssl_certfile": (),
+    "ssl_keyfile": (),
+    "ssl_check_hostname": ("true", "false"),
+}
+"""Name -> values, or nothing for any."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +69,12 @@ def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
     rest = _after_scheme(
         DATABASE_URL, database_url, _DATABASE_SCHEMES, "postgresql://user:password@host/database"
     )
-    _after_scheme(BROKER_URL, broker_url, _BROKER_SCHEMES, "redis://:password@host:6379/0")
+    if "replication" in parse_qs(rest.partition("?")[2], keep_blank_values=True):
+        raise InputError(
+            f"{DATABASE_URL}: leave out the parameter replication, with which no table can be read"
+        )
+    _after_scheme(BROKER_URL, broker_url, _BROKER_SCHEMES, _BROKER_EXAMPLE)
+    _check_broker(broker_url)
     return Settings(home=home, database_url=f"postgresql://{rest}", broker_url=broker_url)
 
 
@@ -71,6 +86,10 @@ def _after_scheme(variable: str, url: str, allowed: tuple[str, ...], example: st
         raise InputError(f"{variable} must begin with {kinds}, for example {example}")
     if not url.isprintable():
         raise InputError(f"{variable} holds a character that no URL has: write it as %XX")
+    try:
+        unquote(url, errors="strict")
+    except UnicodeDecodeError:
+        raise InputError(f"{variable}: what is written as %XX must be UTF-8") from None
     userinfo = rest.partition("?")[0].rpartition("@")[0]
     if "@" in userinfo or "/" in userinfo:
         # What comes behind it would be taken for a host, and be named in messages.
@@ -80,6 +99,27 @@ def _after_scheme(variable: str, url: str, allowed: tuple[str, ...], example: st
     except ValueError:
         raise InputError(f"{variable} has a host or port that is none: it looks like {example}") from None
     return rest
+
+
+def _check_broker(url: str) -> None:
+    """That what stands behind the host is what redis-py and Celery both know; each knows more, and they differ."""
+    parts = urlsplit(url)
+    try:
+        (parts.hostname or "").encode("idna")
+    except UnicodeError:
+        raise InputError(f"{BROKER_URL} has a host that is none: it looks like {_BROKER_EXAMPLE}") from None
+    if not re.fullmatch(r"/?[0-9]*", parts.path):
+        raise InputError(f"{BROKER_URL}: behind the host comes the number of a database: {_BROKER_EXAMPLE}")
+    known = _TLS_PARAMETERS if parts.scheme == "rediss" else {}
+    for name, values in parse_qs(parts.query, keep_blank_values=True).items():
+        if name not in known:
+            # Not named: behind the question mark may stand the rest of a password.
+            raise InputError(
+                f"{BROKER_URL}: leave out what stands behind the question mark; supported are, with rediss:// alone, "
+                f"{', '.join(_TLS_PARAMETERS)}. In a password write ? as %3F"
+            )
+        if (allowed := known[name]) and values[-1] not in allowed:
+            raise InputError(f"{BROKER_URL}: {name} must be one of {', '.join(allowed)}")
 
 
 def _home(environment: Mapping[str, str]) -> Path:

@@ -3,7 +3,6 @@
 SchedulerError
 ├── ExperimentInvalid   the experiment or task file, with file and field or line
 ├── RunChanged          the run exists and was planned from another experiment
-├── BrokerUrlInvalid    the broker URL has a parameter that redis-py does not know
 └── BrokerUnreachable   nothing answers at the broker URL
 """
 
@@ -18,10 +17,6 @@ class ExperimentInvalid(SchedulerError):
 
 class RunChanged(SchedulerError):
     """The run was planned from another experiment; the message shows the difference."""
-
-
-class BrokerUrlInvalid(SchedulerError):
-    """redis-py cannot use the broker URL. The message holds nothing of it."""
 
 
 class BrokerUnreachable(SchedulerError):

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 import redis.asyncio
 from redis.exceptions import RedisError
 
-from scheduler.broker import require_readable
 from workers.limiter import Limiter
 from workers.limits import LimiterUnavailable, LimiterView
 
@@ -16,12 +15,7 @@ Slot = tuple[str, str]
 
 
 def lane_views(broker_url: str, lane_names: Sequence[str]) -> Sequence[LimiterView] | None:
-    """One view a lane, in their order; None where the broker does not answer. Not from inside an event loop.
-
-    Raises:
-        BrokerUrlInvalid: a parameter of the URL is none.
-    """
-    require_readable(broker_url)
+    """One view a lane, in their order; None where the broker does not answer. Not from inside an event loop."""
     try:
         return asyncio.run(_views(broker_url, lane_names))
     except (LimiterUnavailable, RedisError, OSError):

@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import psycopg
 from psycopg_pool import AsyncConnectionPool
@@ -17,7 +18,7 @@ from db.connection import AsyncConnection
 from workers import failpoints
 from workers.context import Contexts, RunContext, TaskContext
 from workers.step import Step, is_quick, next_step
-from workers.storing import store
+from workers.storing import handed_back, store
 
 log = logging.getLogger(__name__)
 
@@ -78,8 +79,17 @@ class Advancer:
         """Advance these due trials, or whichever are due; give how many were taken."""
         async with self._pool.connection() as connection:
             due = await advance.lease_due(connection, trials=trials, most=MOST_TRIALS, lease_s=self._lease_s)
-            if not due:
-                return 0
+        if due:
+            async with handed_back(partial(self._hand_back, due)):
+                await self._advance(due)
+        return len(due)
+
+    async def _hand_back(self, due: Sequence[DueTrial]) -> None:
+        async with self._pool.connection() as connection:
+            await advance.hand_back(connection, due)
+
+    async def _advance(self, due: Sequence[DueTrial]) -> None:
+        async with self._pool.connection() as connection:
             replies = await advance.read_replies(connection, due)
             files = await advance.read_files(connection, due)
         tasks = await self._contexts.tasks([trial.task for trial in due])
@@ -96,7 +106,6 @@ class Advancer:
             if (run := runs[trial.run]) is not None
         ]
         await store(await _steps(cases), self._commit, _given_up)
-        return len(due)
 
     async def _commit(self, decided: Sequence[_Decided]) -> None:
         steps = [step for _, step in decided]

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import psycopg
 from psycopg_pool import AsyncConnectionPool
@@ -18,7 +19,7 @@ from db.judging import DueJudging, FinishedJudging, JudgeReply
 from workers import failpoints
 from workers.context import Contexts, RunContext
 from workers.judges import Reading, draw_of
-from workers.storing import store
+from workers.storing import handed_back, store
 
 log = logging.getLogger(__name__)
 
@@ -65,15 +66,24 @@ class Examiner:
         while True:
             async with self._pool.connection() as connection:
                 due = await judging.lease_due(connection, most=MOST_JUDGINGS, lease_s=self._lease_s)
-                if not due:
-                    return
-                replies = await judging.read_replies(connection, due)
-            runs = {run: await self._contexts.run_or_pause(run) for run in {one.run for one in due}}
-            found = [
-                _finished(one, run, replies[one.judging]) for one in due if (run := runs[one.run]) is not None
-            ]
-            failpoints.reach("judged")
-            await store(found, self._commit, _given_up)
+            if not due:
+                return
+            async with handed_back(partial(self._hand_back, due)):
+                await self._examine(due)
+
+    async def _hand_back(self, due: Sequence[DueJudging]) -> None:
+        async with self._pool.connection() as connection:
+            await judging.hand_back(connection, due)
+
+    async def _examine(self, due: Sequence[DueJudging]) -> None:
+        async with self._pool.connection() as connection:
+            replies = await judging.read_replies(connection, due)
+        runs = {run: await self._contexts.run_or_pause(run) for run in {one.run for one in due}}
+        found = [
+            _finished(one, run, replies[one.judging]) for one in due if (run := runs[one.run]) is not None
+        ]
+        failpoints.reach("judged")
+        await store(found, self._commit, _given_up)
 
     async def _commit(self, judgings: Sequence[FinishedJudging]) -> None:
         async with self._pool.connection() as connection:

@@ -5,6 +5,7 @@ of the worker drains the engine when Celery stops.
 """
 
 import asyncio
+import contextlib
 import gc
 import logging
 import threading
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from celery import Celery, bootsteps
 from celery.platforms import SecurityWarning
+from celery.worker import state
 from celery.worker.request import Request
 
 from workers.app import SHARD_TASK, Shard, make_app
@@ -29,6 +31,7 @@ log = logging.getLogger(__name__)
 # Shards that may wait for a slot at once.
 SLOTS = 2
 DRAIN_S = 600.0
+_LOOK_S = 0.5
 
 Result = TypeVar("Result")
 
@@ -57,6 +60,11 @@ class EngineThread:
     def start(self) -> None:
         self._thread.start()
         opening = asyncio.run_coroutine_threadsafe(self._open(), self._loop)
+        while not opening.done():
+            with contextlib.suppress(TimeoutError):
+                opening.exception(timeout=_LOOK_S)
+            # Celery itself looks only once everything has started, and Postgres may be away for long.
+            state.maybe_shutdown()
         self.failure = opening.exception()
         if self.failure is not None:
             # Any other exception Celery logs with its traceback, and it ends as if all were well either way.

@@ -1,7 +1,9 @@
-"""Storing many results at once, of which Postgres may refuse one."""
+"""Storing many results at once, of which Postgres may refuse one; handing back what there will be no result of."""
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import TypeVar
 
 import psycopg
@@ -12,6 +14,20 @@ from workers.waiting import patiently
 log = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
+
+_HAND_BACK_S = 10.0
+
+
+@asynccontextmanager
+async def handed_back(hand_back: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
+    """Where the work in it is cancelled or fails, whoever comes next need not wait for the end of its lease."""
+    try:
+        yield
+    except BaseException:
+        with suppress(TimeoutError, psycopg.Error):
+            async with asyncio.timeout(_HAND_BACK_S):
+                await patiently(hand_back)
+        raise
 
 
 async def store(

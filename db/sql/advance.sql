@@ -16,6 +16,11 @@ FROM due WHERE trial.id = due.id
 RETURNING trial.id AS trial, trial.run, trial.task, trial.strategy, trial.repeat, trial.try, trial.version,
           trial.repetition;
 
+-- name: hand_back_trials
+UPDATE trial SET lease_until = NULL
+FROM unnest(%(trials)s::bigint[], %(versions)s::int[]) AS item (trial, version)
+WHERE trial.id = item.trial AND trial.version = item.version AND trial.due;
+
 -- name: read_replies
 -- What the calls of the last round were asked goes with them: a conversation is nowhere else.
 SELECT job.trial, job.round, job.sample, job.state, job.error, call.message, call.content, call.tool_calls,

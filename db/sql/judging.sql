@@ -125,6 +125,11 @@ WHERE judging.id = due.id AND task.id = judging.task
 RETURNING judging.id AS judging, judging.run, task.task_id, judging.repeat, judging.judge, judging.question,
           judging.version;
 
+-- name: hand_back_judgings
+UPDATE judging SET lease_until = NULL
+FROM unnest(%(judgings)s::bigint[], %(versions)s::int[]) AS item (judging, version)
+WHERE judging.id = item.judging AND judging.version = item.version AND judging.due;
+
 -- name: read_judge_replies
 SELECT job.judging, job.sample, job.state, job.error, call.content
 FROM job LEFT JOIN call ON call.job = job.id AND call.attempt = job.answer_attempt

@@ -15,8 +15,6 @@ from paretoken import servers
 from paretoken.errors import InputError, ParetokenError
 from paretoken.findings import Finding, failure, ok, warning
 from paretoken.settings import BROKER_URL, DATABASE_URL, Settings, read_settings
-from scheduler.broker import require_readable
-from scheduler.errors import BrokerUrlInvalid
 
 OLDEST_POSTGRES = 14
 OLDEST_REDIS = (6, 2)
@@ -120,11 +118,6 @@ def _database_time(connection: database.Connection) -> float:
 
 
 def _look_at_broker(url: str, seen: _Seen) -> None:
-    try:
-        require_readable(url)
-    except BrokerUrlInvalid as error:
-        seen.add(failure("broker", *_two_sentences(str(error))))
-        return
     # The older protocol, so that a server that is too old can still say how old it is.
     broker = redis.Redis.from_url(
         url, protocol=2, socket_connect_timeout=_TIMEOUT_S, socket_timeout=_TIMEOUT_S

@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from paretoken import servers
+from paretoken.settings import HOME
 from paretoken.simulator import launch
 from tests.acceptance.conftest import TIMEOUT_S, CommandLine
 from tests.experiments import GATEWAY, write_experiment
+from tests.faults.processes import until
 from tests.third_party import ask, llmock
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "arena"
@@ -91,6 +94,41 @@ def test_a_run_that_was_interrupted_goes_on_where_it_stopped(
     # 40 x (1 + 3) calls, each paid for once.
     assert len(served) == 160
     assert sorted(row["response_id"] for row in rows) == served
+
+
+def test_ctrl_c_once_more_ends_at_once_and_leaves_nothing_behind(
+    command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = "sk-test-1234567890"
+    monkeypatch.setenv("TEST_GATEWAY_KEY", key)
+    tasks = write_experiment(command_line.folder, tasks=8).with_name("tasks.jsonl")
+    with launch(tasks=tasks, api_key_env="TEST_GATEWAY_KEY", faults=[{"kind": "timeout"}]) as gateway:
+        file = write_experiment(
+            command_line.folder,
+            tasks=8,
+            gateway=GATEWAY.format(base_url=gateway.base_url),
+            strategies=STRATEGIES,
+        )
+        run = command_line.start("run", file, "--no-page", "--workers", "1", TEST_GATEWAY_KEY=key)
+        assert run.stderr is not None
+        until(lambda: gateway.stats()["in_flight"], "a call in flight")
+        run.send_signal(signal.SIGINT)
+        while "Stopping" not in (line := run.stderr.readline()):
+            assert line, "it ended by itself"
+
+        def ended() -> bool:
+            """As somebody does who is impatient."""
+            run.send_signal(signal.SIGINT)
+            return run.poll() is not None
+
+        until(ended, "the end of the run")
+        _, said = run.communicate()
+        assert run.returncode == 130, said
+        assert "Ended at once: calls in flight count as unknown." in said
+        until(lambda: gateway.stats()["in_flight"] == 0, "the end of the worker")
+    home = Path(command_line.environment[HOME])
+    state = servers.status(home)
+    assert not (state.postgres.running or state.valkey.running)
 
 
 def test_the_arena_on_a_third_partys_gateway(paretoken: CommandLine) -> None:

@@ -64,6 +64,33 @@ def test_neither_url_means_embedded_servers(empty: dict[str, str]) -> None:
             {**BOTH, "PARETOKEN_DATABASE_URL": "postgresql://u:secret\udce9@h/d"},
             "PARETOKEN_DATABASE_URL holds a character that no URL has: write it as %XX",
         ),
+        (
+            {**BOTH, "PARETOKEN_DATABASE_URL": "postgresql://u:secret%FF@h/d"},
+            "PARETOKEN_DATABASE_URL: what is written as %XX must be UTF-8",
+        ),
+        (
+            {**BOTH, "PARETOKEN_DATABASE_URL": "postgresql://u:secret@h/d?replication="},
+            "PARETOKEN_DATABASE_URL: leave out the parameter replication",
+        ),
+        *(
+            (
+                {"PARETOKEN_DATABASE_URL": "postgresql://h/d", "PARETOKEN_BROKER_URL": url},
+                f"PARETOKEN_BROKER_URL{said}",
+            )
+            for url, said in {
+                "redis://:secret@a..b:6379/0": " has a host that is none",
+                f"redis://:secret@{'a' * 70}:6379/0": " has a host that is none",
+                "redis://:secret@h/abc": ": behind the host comes the number of a database",
+                "redis://:secret@h/0/1": ": behind the host comes the number of a database",
+                "redis://h/0?bogus=secret": ": leave out what stands behind the question mark",
+                # Celery knows none of what redis-py knows.
+                "redis://h/0?socket_timeout=5": ": leave out what stands behind the question mark",
+                "redis://h?secret@h/0": ": leave out what stands behind the question mark",
+                "redis://h/0?ssl_cert_reqs=none": ": leave out what stands behind the question mark",
+                "rediss://h/0?ssl_cert_reqs=secret": ": ssl_cert_reqs must be one of none, optional, required",
+                "rediss://h/0?db=5": ": leave out what stands behind the question mark",
+            }.items()
+        ),
     ],
 )
 def test_unusable_urls(environment: dict[str, str], message: str) -> None:

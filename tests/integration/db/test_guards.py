@@ -4,6 +4,7 @@ The table of states and guards, row by row. States are reached by the ordinary m
 """
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -438,6 +439,14 @@ async def test_a_lease_that_is_over_is_taken_by_the_sweep(store: Store) -> None:
     assert len(await store.lease(lease_s=-1.0)) == 1
     assert len(await store.lease()) == 1
     assert await store.lease() == []
+
+
+async def test_a_lease_that_is_handed_back_is_free_unless_the_trial_has_moved_on(store: Store) -> None:
+    seen = await due(store)
+    await advance.hand_back(store.worker, [replace(seen, version=seen.version + 1)])
+    assert await store.lease() == []
+    await advance.hand_back(store.worker, [seen])
+    assert await store.lease() == [seen]
 
 
 async def test_an_answer_ends_the_trial_its_open_jobs_and_the_run(make_store: Callable[..., Store]) -> None:

@@ -167,6 +167,8 @@ async def test_a_judging_is_due_when_none_of_its_calls_is_open_and_is_finished_f
     [seen] = await judging.lease_due(store.worker, most=10, lease_s=60)
     # Leased, it is nobody else's.
     assert await judging.lease_due(store.worker, most=10, lease_s=60) == []
+    await judging.hand_back(store.worker, [seen])
+    assert await judging.lease_due(store.worker, most=10, lease_s=60) == [seen]
     await judging.finish(store.worker, [verdict_of(seen)])
     finished = store.everything(), store.rows("SELECT * FROM verdict")
     await judging.finish(store.worker, [verdict_of(seen)])
