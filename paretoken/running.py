@@ -52,7 +52,8 @@ def run(
     """Run an experiment, or continue it where it stopped, and write its tables.
 
     Starts a scheduler and workers of its own; more workers may join from other machines.
-    Without the two URL variables it uses embedded servers.
+    Without the two URL variables it uses embedded servers. Ctrl-C pauses it: calls in flight finish; pressed once more
+    it ends at once, and they count as unknown.
 
     Example: paretoken run my.toml
     """
