@@ -7,7 +7,6 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import psycopg
 from psycopg_pool import AsyncConnectionPool
@@ -18,7 +17,7 @@ from db.connection import AsyncConnection
 from workers import failpoints
 from workers.context import Contexts, RunContext, TaskContext
 from workers.step import Step, is_quick, next_step
-from workers.storing import handed_back, store
+from workers.storing import held, store
 
 log = logging.getLogger(__name__)
 
@@ -77,12 +76,14 @@ class Advancer:
 
     async def advance(self, trials: Sequence[int] | None) -> int:
         """Advance these due trials, or whichever are due; give how many were taken."""
-        async with self._pool.connection() as connection:
-            due = await advance.lease_due(connection, trials=trials, most=MOST_TRIALS, lease_s=self._lease_s)
-        if due:
-            async with handed_back(partial(self._hand_back, due)):
+        async with held(self._lease(trials), self._hand_back) as due:
+            if due:
                 await self._advance(due)
         return len(due)
+
+    async def _lease(self, trials: Sequence[int] | None) -> list[DueTrial]:
+        async with self._pool.connection() as connection:
+            return await advance.lease_due(connection, trials=trials, most=MOST_TRIALS, lease_s=self._lease_s)
 
     async def _hand_back(self, due: Sequence[DueTrial]) -> None:
         async with self._pool.connection() as connection:

@@ -8,7 +8,6 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
 import psycopg
 from psycopg_pool import AsyncConnectionPool
@@ -19,7 +18,7 @@ from db.judging import DueJudging, FinishedJudging, JudgeReply
 from workers import failpoints
 from workers.context import Contexts, RunContext
 from workers.judges import Reading, draw_of
-from workers.storing import handed_back, store
+from workers.storing import held, store
 
 log = logging.getLogger(__name__)
 
@@ -64,12 +63,14 @@ class Examiner:
     async def examine(self) -> None:
         """Examine whatever is due and nobody's."""
         while True:
-            async with self._pool.connection() as connection:
-                due = await judging.lease_due(connection, most=MOST_JUDGINGS, lease_s=self._lease_s)
-            if not due:
-                return
-            async with handed_back(partial(self._hand_back, due)):
+            async with held(self._lease(), self._hand_back) as due:
+                if not due:
+                    return
                 await self._examine(due)
+
+    async def _lease(self) -> list[DueJudging]:
+        async with self._pool.connection() as connection:
+            return await judging.lease_due(connection, most=MOST_JUDGINGS, lease_s=self._lease_s)
 
     async def _hand_back(self, due: Sequence[DueJudging]) -> None:
         async with self._pool.connection() as connection:

@@ -19,14 +19,21 @@ _HAND_BACK_S = 10.0
 
 
 @asynccontextmanager
-async def handed_back(hand_back: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
-    """Where the work in it is cancelled or fails, whoever comes next need not wait for the end of its lease."""
+async def held(
+    take: Awaitable[Sequence[Item]], hand_back: Callable[[Sequence[Item]], Awaitable[None]]
+) -> AsyncIterator[Sequence[Item]]:
+    """What is leased by `take`; handed back where the work with it fails or is cancelled, be it while it is taken.
+
+    Whoever comes next need not wait for the end of the lease then.
+    """
+    taking = asyncio.ensure_future(take)
     try:
-        yield
+        yield await asyncio.shield(taking)
     except BaseException:
         with suppress(TimeoutError, psycopg.Error):
             async with asyncio.timeout(_HAND_BACK_S):
-                await patiently(hand_back)
+                if taken := await taking:
+                    await patiently(lambda: hand_back(taken))
         raise
 
 
