@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple, TextIO
+from typing import TextIO
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -28,13 +28,8 @@ More = Callable[[RunProgress], Sequence[str]]
 """Further lines about a run, already safe for a terminal."""
 
 
-class Look(NamedTuple):
-    """The run at one moment, and its pace so far."""
-
-    seen: RunProgress
-    pace: Pace
-    last: bool
-    """Whether nothing more will happen to it."""
+Look = tuple[RunProgress, Pace]
+"""The run at one moment, and its pace so far."""
 
 
 def watch(
@@ -64,7 +59,7 @@ def _watch_live(
     task = bar.add_task("trials", total=None)
     # Redrawn when there is news, and not in between: nothing flickers. The last picture stays.
     with Live(console=console, auto_refresh=False) as live:
-        for seen, pace, _ in looks(connection, run_id, alive):
+        for seen, pace in looks(connection, run_id, alive):
             bar.update(task, total=seen.total_trials, completed=seen.total_trials - seen.open_trials)
             lines = (*describe(seen, pace), *more(seen))
             live.update(Group(bar, *(Text(line) for line in lines)), refresh=True)
@@ -74,7 +69,7 @@ def _watch_live(
 def _watch_lines(
     connection: Connection, run_id: str, alive: Callable[[], None], more: More, out: TextIO
 ) -> RunProgress:
-    for seen, pace, _ in now_and_then(looks(connection, run_id, alive)):
+    for seen, pace in now_and_then(looks(connection, run_id, alive)):
         done = seen.total_trials - seen.open_trials
         cancelled = f" ({seen.trials['cancelled']:,} cancelled)" if "cancelled" in seen.trials else ""
         line = "; ".join((*describe(seen, pace)[1:], *more(seen)))
@@ -88,7 +83,7 @@ def now_and_then(looks: Iterable[Look]) -> Iterator[Look]:
     next_line = began
     for look in looks:
         now = time.monotonic()
-        if look.last or now >= next_line:
+        if look[0].at_rest or now >= next_line:
             yield look
             pause = max(LINE_EVERY_S, (now - began) / _LINES_PER_TIME)
             next_line = now + min(pause, _LINE_AT_LEAST_EVERY_S)
@@ -102,16 +97,15 @@ def looks(connection: Connection, run_id: str, alive: Callable[[], None] = lambd
         began = time.monotonic()
         seen = progress(connection, run_id)
         took_s = time.monotonic() - began
-        rests = seen.state != "running" and not seen.awaited
-        if rests and not rested and seen.state != "finished":
+        if seen.at_rest and not rested and seen.state != "finished":
             # Looked at twice: a call that was being sent may have missed that the run stops.
             rested = True
             time.sleep(POLL_S)
             continue
-        rested = rests
+        rested = False
         pace.add(calls=seen.ok_calls, tokens=seen.tokens)
-        yield Look(seen, pace, rests)
-        if rests:
+        yield seen, pace
+        if seen.at_rest:
             return
         if seen.state == "running":
             alive()

@@ -131,7 +131,7 @@ def _watch(run_id: str, *, as_json: bool) -> None:
 
     with started_services(broker=False) as services, database.connect(services.database_url) as connection:
         if as_json:
-            for seen, pace, _ in now_and_then(looks(connection, run_id)):
+            for seen, pace in now_and_then(looks(connection, run_id)):
                 lanes = _lanes(connection, services, seen)
                 typer.echo(_json(_document(seen, lanes, pace), indent=None))
         else:

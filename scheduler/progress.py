@@ -96,6 +96,11 @@ class Progress:
         return self.input_tokens + self.output_tokens
 
     @property
+    def at_rest(self) -> bool:
+        """Whether it goes on no more, and no call is awaited."""
+        return self.state != "running" and not self.awaited
+
+    @property
     def open_jobs(self) -> int:
         return sum(self.jobs.values())
 
