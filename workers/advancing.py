@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import psycopg
 from psycopg_pool import AsyncConnectionPool
@@ -76,18 +77,11 @@ class Advancer:
 
     async def advance(self, trials: Sequence[int] | None) -> int:
         """Advance these due trials, or whichever are due; give how many were taken."""
-        async with held(self._lease(trials), self._hand_back) as due:
+        lease = partial(advance.lease_due, trials=trials, most=MOST_TRIALS, lease_s=self._lease_s)
+        async with held(self._pool, lease, advance.hand_back) as due:
             if due:
                 await self._advance(due)
         return len(due)
-
-    async def _lease(self, trials: Sequence[int] | None) -> list[DueTrial]:
-        async with self._pool.connection() as connection:
-            return await advance.lease_due(connection, trials=trials, most=MOST_TRIALS, lease_s=self._lease_s)
-
-    async def _hand_back(self, due: Sequence[DueTrial]) -> None:
-        async with self._pool.connection() as connection:
-            await advance.hand_back(connection, due)
 
     async def _advance(self, due: Sequence[DueTrial]) -> None:
         async with self._pool.connection() as connection:

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import psycopg
 from psycopg_pool import AsyncConnectionPool
@@ -62,19 +63,12 @@ class Examiner:
 
     async def examine(self) -> None:
         """Examine whatever is due and nobody's."""
+        lease = partial(judging.lease_due, most=MOST_JUDGINGS, lease_s=self._lease_s)
         while True:
-            async with held(self._lease(), self._hand_back) as due:
+            async with held(self._pool, lease, judging.hand_back) as due:
                 if not due:
                     return
                 await self._examine(due)
-
-    async def _lease(self) -> list[DueJudging]:
-        async with self._pool.connection() as connection:
-            return await judging.lease_due(connection, most=MOST_JUDGINGS, lease_s=self._lease_s)
-
-    async def _hand_back(self, due: Sequence[DueJudging]) -> None:
-        async with self._pool.connection() as connection:
-            await judging.hand_back(connection, due)
 
     async def _examine(self, due: Sequence[DueJudging]) -> None:
         async with self._pool.connection() as connection:

@@ -7,8 +7,9 @@ from contextlib import asynccontextmanager, suppress
 from typing import TypeVar
 
 import psycopg
-from psycopg_pool import PoolClosed
+from psycopg_pool import AsyncConnectionPool, PoolClosed
 
+from db.connection import AsyncConnection
 from workers.waiting import patiently
 
 log = logging.getLogger(__name__)
@@ -20,20 +21,31 @@ _HAND_BACK_S = 10.0
 
 @asynccontextmanager
 async def held(
-    take: Awaitable[Sequence[Item]], hand_back: Callable[[Sequence[Item]], Awaitable[None]]
+    pool: AsyncConnectionPool[AsyncConnection],
+    lease: Callable[[AsyncConnection], Awaitable[Sequence[Item]]],
+    hand_back: Callable[[AsyncConnection, Sequence[Item]], Awaitable[None]],
 ) -> AsyncIterator[Sequence[Item]]:
-    """What is leased by `take`; handed back where the work with it fails or is cancelled, be it while it is taken.
+    """What is leased; handed back where the work with it fails or is cancelled, be it while it is taken.
 
     Whoever comes next need not wait for the end of the lease then.
     """
-    taking = asyncio.ensure_future(take)
+
+    async def take() -> Sequence[Item]:
+        async with pool.connection() as connection:
+            return await lease(connection)
+
+    async def give_back(taken: Sequence[Item]) -> None:
+        async with pool.connection() as connection:
+            await hand_back(connection, taken)
+
+    taking = asyncio.create_task(take())
     try:
         yield await asyncio.shield(taking)
     except BaseException:
         with suppress(TimeoutError, psycopg.Error):
             async with asyncio.timeout(_HAND_BACK_S):
                 if taken := await taking:
-                    await patiently(lambda: hand_back(taken))
+                    await patiently(lambda: give_back(taken))
         raise
 
 

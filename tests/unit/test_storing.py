@@ -1,7 +1,9 @@
 """What a worker holds and gives no result of is handed back at once."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, cast
 
 import psycopg
 import pytest
@@ -18,19 +20,24 @@ class Leases:
         self.tried = 0
         self.back: Sequence[int] = []
 
-    async def take(self) -> list[int]:
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[None]:
+        """In the pool's place."""
+        yield
+
+    async def lease(self, _: object) -> list[int]:
         self.asked.set()
         await self.granted.wait()
         return [7, 8]
 
-    async def hand_back(self, taken: Sequence[int]) -> None:
+    async def hand_back(self, _: object, taken: Sequence[int]) -> None:
         self.tried += 1
         if self.tried == 1:
             raise psycopg.OperationalError("the connection is lost")
         self.back = taken
 
     async def work(self, error: BaseException | None) -> None:
-        async with held(self.take(), self.hand_back):
+        async with held(cast(Any, self), self.lease, self.hand_back):
             self.held.set()
             if error is not None:
                 raise error
@@ -69,10 +76,10 @@ async def test_a_worker_that_is_stopped(taken: bool) -> None:
 async def test_nothing_taken_is_not_handed_back() -> None:
     leases = Leases()
 
-    async def refuse() -> list[int]:
+    async def refuse(_: object) -> list[int]:
         raise psycopg.OperationalError("away")
 
     with pytest.raises(psycopg.OperationalError, match="away"):
-        async with held(refuse(), leases.hand_back):
+        async with held(cast(Any, leases), refuse, leases.hand_back):
             pass
     assert leases.tried == 0
